@@ -1,0 +1,5 @@
+"""The control plane: inventory, pools, agents, policies, rollouts, accounts and audit (the Django project and its apps)."""
+
+from fabric.celery import app as celery_app
+
+__all__ = ["celery_app"]

@@ -1,0 +1,1 @@
+"""Shared kernel without domain meaning: abstract models, actor, errors, API and page base classes. Imports nothing of ours."""

@@ -1,0 +1,1 @@
+"""What to enforce: a policy, its immutable revisions, validation, and which pool runs which policy."""

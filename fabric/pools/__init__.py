@@ -1,0 +1,1 @@
+"""Capacity that is managed as one: a pool and its members. What it keeps is decided in `fabric.policies`."""

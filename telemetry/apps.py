@@ -1,0 +1,9 @@
+"""Django app configuration."""
+
+from django.apps import AppConfig
+
+
+class TelemetryConfig(AppConfig):
+    """Registers the app."""
+
+    name = "telemetry"
