@@ -1,0 +1,39 @@
+"""Every test process has a home of its own; nothing here touches the checkout's `var/`."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+# Before Django reads its settings: a private home per test process (xdist workers included), short enough for unix sockets.
+TEST_HOME = Path(tempfile.mkdtemp(prefix="kvf-"))
+os.environ["FABRIC_HOME"] = str(TEST_HOME)
+os.environ["REDIS_URL"] = f"unix://{TEST_HOME}/redis/redis.sock"
+
+import pytest  # noqa: E402
+
+from tests.support.servers import running_redis  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """A real Redis of this test process's own, at the URL that the settings name."""
+    with running_redis(TEST_HOME / "redis") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder of real traces and samples beside the checkout; tests that need it are skipped where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("the shared/ folder (real traces and samples) does not stand beside this checkout")
+    return SHARED
+
+
+def pytest_unconfigure() -> None:
+    """Remove this process's home."""
+    shutil.rmtree(TEST_HOME, ignore_errors=True)

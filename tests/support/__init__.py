@@ -1,0 +1,1 @@
+"""Real servers for tests: each on its own port or socket, each ended by its fixture."""
