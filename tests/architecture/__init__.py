@@ -1,0 +1,1 @@
+"""Rules about the code itself that import-linter cannot express."""

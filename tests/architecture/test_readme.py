@@ -1,0 +1,22 @@
+"""The README tells the truth about settings and commands."""
+
+import re
+from pathlib import Path
+
+from fabric.env import Env
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_settings_table_names_every_variable_and_its_meaning() -> None:
+    readme = (ROOT / "README.md").read_text()
+    rows = {m[1]: m[2] for m in re.finditer(r"^\| `([A-Z_]+)` \| [^|]* \| (.*?) \|$", readme, re.M)}
+    for name, field in Env.model_fields.items():
+        variable = str(field.validation_alias or f"FABRIC_{name}".upper())
+        assert rows.get(variable) == (field.description or "").replace("|", "\\|"), f"README's row for {variable}"
+
+
+def test_readme_commands_exist_in_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([\w-]+)`", (ROOT / "README.md").read_text()):
+        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
