@@ -25,8 +25,10 @@ class EvictionOrder(ABC):
         """Take `key` out. Raises `KeyError` when it is not there."""
 
     @abstractmethod
-    def reserve(self, key: bytes) -> None:
+    def reserve(self, key: bytes, *, keep_place: bool = False) -> None:
         """Hold the newest place for `key`, which is asked for now and may be inserted later; no-op when it is there.
+
+        `keep_place` leaves an earlier reservation where it is.
 
         So a request that looks up first and stores what was missing afterwards leaves the same order as a request
         that does both at once. A place that grows older than every candidate may be given up.

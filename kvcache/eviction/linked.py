@@ -46,11 +46,11 @@ class LinkedOrder(EvictionOrder):
         self._drop(node)
         self._held -= 1
 
-    def reserve(self, key: bytes) -> None:
+    def reserve(self, key: bytes, *, keep_place: bool = False) -> None:
         node = self._nodes.get(key)
         if node is None:
             node = self._nodes[key] = _Node(key)
-        elif node.held:
+        elif node.held or keep_place:
             return
         else:
             self._unlink(node)
