@@ -1,0 +1,1 @@
+"""The whole fabric as a newcomer meets it: `manage.py up`, a real browser, real kills."""
