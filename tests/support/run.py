@@ -1,4 +1,4 @@
-"""What `make test`, `make test-fast` and `make lint` do, in order; the first failure ends it. The last lines are pytest's own."""
+"""What `make test`, `make test-fast` and `make lint` do, in order; the first failure ends it; pytest has the last lines."""
 
 import os
 import subprocess
