@@ -4,6 +4,7 @@ from typing import Any
 
 from django.db import models
 from django.urls import reverse
+from django.utils import timezone
 
 from fabric.agents.models import Agent
 from fabric.core.models import Timestamped, UUIDModel, Versioned
@@ -47,7 +48,12 @@ class Rollout(UUIDModel, Timestamped, Versioned):
 
 
 class RolloutTarget(UUIDModel, Timestamped):
-    """One agent's part. A worker owns it while its lease runs and its epoch is the row's; everything else is a nudge."""
+    """One agent's part. A worker owns it while its lease runs and its epoch is the row's; everything else is a nudge.
+
+    `generation` and `digest` are what the agent was last given for this rollout, at `released_at`. When the rollout is paused or
+    aborted the agent is given `previous_document` back under `restored_generation`, so that no heartbeat delivers what was held
+    back; a null `restored_generation` therefore means that the agent should run this rollout's revision.
+    """
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="targets")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="rollout_targets")
@@ -63,6 +69,11 @@ class RolloutTarget(UUIDModel, Timestamped):
     reason_code = models.CharField(max_length=64, blank=True)
     reason = models.TextField(blank=True)
     reason_since = models.DateTimeField(null=True, blank=True)
+    problems: Any = models.JSONField(default=list)
+    previous_document: Any = models.JSONField(default=dict)
+    previous_digest = models.CharField(max_length=80, blank=True)
+    restored_generation = models.PositiveBigIntegerField(null=True, blank=True)
+    released_at = models.DateTimeField(default=timezone.now)
     applied_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
