@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from agent.config import AgentConfig
 from fabric.env import Env
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -20,3 +21,9 @@ def test_readme_commands_exist_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"`make ([\w-]+)`", (ROOT / "README.md").read_text()):
         assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
+
+
+def test_agent_page_names_every_setting_of_the_agent() -> None:
+    page = (ROOT / "docs" / "agent.md").read_text()
+    named = set(re.findall(r"`(KVAGENT_[A-Z_]+)`", page))
+    assert named == {f"KVAGENT_{name}".upper() for name in AgentConfig.model_fields}
