@@ -187,6 +187,7 @@ class TieredCache:
         shelves.keep_on_promote = policy.keep_on_promote
         shelves.dram.apply(policy.dram)
         shelves.flash.apply(policy.flash)
+        shelves.note_lifetimes()
         if (shelves.dram.ttl_s, shelves.flash.ttl_s) != lifetimes:
             for key, block in shelves.blocks.items():
                 shelves.watch(key, block)

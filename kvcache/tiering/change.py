@@ -24,11 +24,14 @@ class Shelves:
     keep_on_promote: bool
     blocks: dict[bytes, Block] = field(default_factory=dict)
     deadlines: Deadlines = field(default_factory=Deadlines)
+    untimed: bool = False
 
-    @property
-    def untimed(self) -> bool:
-        """True where no tier limits the life of an unused copy."""
-        return self.dram.ttl_s == NEVER and self.flash.ttl_s == NEVER
+    def __post_init__(self) -> None:
+        self.note_lifetimes()
+
+    def note_lifetimes(self) -> None:
+        """Note whether no tier limits the life of an unused copy: then most questions about time need no look."""
+        self.untimed = self.dram.ttl_s == NEVER and self.flash.ttl_s == NEVER
 
     def copy_in(self, block: Block, tier: TierState) -> Copy | None:
         """Return the block's copy in that tier, if it has one."""
@@ -45,12 +48,16 @@ class Shelves:
 
     def watch(self, key: bytes, block: Block) -> None:
         """Make sure that the block is looked at when something of it may expire."""
+        if self.untimed and block.expires_at_s == NEVER:
+            return
         earliest = self.earliest_deadline_s(block)
         if earliest != NEVER:
             self.deadlines.watch(key, earliest)
 
     def live_tier(self, block: Block, now_s: float) -> Tier | None:
         """Return the upper tier in which the block has a copy that is not expired. Changes nothing."""
+        if self.untimed and block.expires_at_s == NEVER:
+            return Tier.FLASH if block.dram is None else Tier.DRAM
         if block.expires_at_s <= now_s:
             return None
         if block.dram is not None and self.dram.deadline_s(block.dram) > now_s:

@@ -12,7 +12,11 @@ from kvcache.simulator import simulate
 from kvcache.trace import Request, read_trace
 
 pytestmark = pytest.mark.shared
-TRACES = ("lmcache_agents_c64", "mooncake_synthetic", "mooncake_conversation")
+TRACES = (
+    "lmcache_agents_c64",
+    pytest.param("mooncake_synthetic", marks=pytest.mark.slow),
+    pytest.param("mooncake_conversation", marks=pytest.mark.slow),
+)
 ORDERS = {"FIFO-rev": "fifo", "LRU-rev(=leaf-LRU,vLLM)": "lru"}
 
 
