@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def test_settings_table_names_every_variable_and_its_meaning() -> None:
     readme = (ROOT / "README.md").read_text()
-    rows = {m[1]: m[2] for m in re.finditer(r"^\| `([A-Z_]+)` \| [^|]* \| (.*?) \|$", readme, re.M)}
+    rows = {m[1]: m[2] for m in re.finditer(r"^\| `([A-Z0-9_]+)` \| [^|]* \| (.*?) \|$", readme, re.M)}
     for name, field in Env.model_fields.items():
         variable = str(field.validation_alias or f"FABRIC_{name}".upper())
         assert rows.get(variable) == (field.description or "").replace("|", "\\|"), f"README's row for {variable}"
