@@ -1,10 +1,11 @@
-"""Named points at which a test may make this process die, wait or fail. They do nothing unless the environment says so.
+"""Named points at which a test may make this process die, wait or fail. They do nothing unless the environment says
+so.
 
     FABRIC_FAILPOINTS="rollouts.push.after_send=exit,rollouts.sweep.before_settle=sleep:2"
 
-Actions: `exit` ends the process at once, without any clean-up, as a crash would; `kill` sends it SIGKILL; `sleep:SECONDS` waits;
-`raise` raises `FailpointError`. A mistake in the variable ends the process at start: a test that believes it broke something and did not is worse
-than none. Never set it outside tests.
+Actions: `exit` ends the process at once, without any clean-up, as a crash would; `kill` sends it SIGKILL;
+`sleep:SECONDS` waits; `raise` raises `FailpointError`. A mistake in the variable ends the process at start: a test
+that believes it broke something and did not is worse than none. Never set it outside tests.
 """
 
 import logging

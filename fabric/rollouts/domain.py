@@ -52,7 +52,9 @@ TRANSITIONS: Mapping[RolloutState, Mapping[Verb, RolloutState]] = {
     RolloutState.ABORTED: {Verb.ROLL_BACK: RolloutState.ABORTED},
     RolloutState.SUPERSEDED: {},
 }
-"""Rolling back starts a *new* rollout of the revision that ran before; the old one keeps its state and says by whom it was followed."""
+"""Rolling back starts a *new* rollout of the revision that ran before; the old one keeps its state and says by whom
+it was followed.
+"""
 
 
 def allowed_verbs(state: RolloutState) -> list[Verb]:
@@ -63,7 +65,8 @@ def allowed_verbs(state: RolloutState) -> list[Verb]:
 def outcome(states: Collection[TargetState]) -> RolloutState | None:
     """Return how a rollout with targets in `states` ends, or None while one of them is open.
 
-    Agents that left the pool or were given something else meanwhile do not count; if nobody is left, nothing was reached.
+    Agents that left the pool or were given something else meanwhile do not count; if nobody is left, nothing was
+    reached.
     """
     if any(state in OPEN_TARGET for state in states):
         return None
@@ -106,15 +109,19 @@ UNBLOCKS: Mapping[ReasonCode, str] = {
     ReasonCode.WAITING_FOR_WORKER: (
         "Start a worker (manage.py up --only worker,beat). The agent also takes the policy with its next heartbeat."
     ),
-    ReasonCode.WAITING_FOR_HEARTBEAT: "Wait for the agent's next heartbeat; if none comes, look at its log and its network.",
+    ReasonCode.WAITING_FOR_HEARTBEAT: "Wait for the agent's next heartbeat; if none comes, see its log and network.",
     ReasonCode.UNREACHABLE: (
         "Start the agent, or repair the network to its management port. It is tried again by itself, "
         "and the agent takes the policy with its next heartbeat."
     ),
     ReasonCode.NOT_BELIEVED: "The agent does not accept our signature: check its clock, or enrol it again.",
     ReasonCode.REFUSED: "Write a revision that this agent can enforce and start a rollout of it, or roll back.",
-    ReasonCode.DIGEST_MISMATCH: "The agent runs another document than it was sent: compare the versions of agent and control plane.",
-    ReasonCode.AGENT_AHEAD: "The agent has seen a later generation than we know of (a restored database?): start the rollout again.",
+    ReasonCode.DIGEST_MISMATCH: (
+        "The agent runs another document than it was sent: compare the versions of agent and control plane."
+    ),
+    ReasonCode.AGENT_AHEAD: (
+        "The agent has seen a later generation than we know of (a restored database?): start the rollout again."
+    ),
     ReasonCode.AGENT_NOT_ACTIVE: "Approve or unlock the agent on its page, or move it out of the pool.",
     ReasonCode.LEFT_POOL: "Nothing to do: the agent belongs to another pool now.",
     ReasonCode.OTHER_GENERATION: "Nothing to do here: the agent was given another policy meanwhile.",
@@ -129,7 +136,9 @@ UNBLOCKS: Mapping[ReasonCode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something does not move: which target (None: the rollout itself), which agent, since when, and what unblocks it."""
+    """Why something does not move: which target (None: the rollout itself), which agent, since when, and what
+    unblocks it.
+    """
 
     code: ReasonCode
     reason: str
@@ -164,7 +173,9 @@ WORKER_GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """What is known of a target and its agent when reasons are asked for. Times are aware; `stale` is the heartbeat's age over its limit."""
+    """What is known of a target and its agent when reasons are asked for. Times are aware; `stale` is the heartbeat's
+    age over its limit.
+    """
 
     target: str
     agent: str

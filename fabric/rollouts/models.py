@@ -50,9 +50,10 @@ class Rollout(UUIDModel, Timestamped, Versioned):
 class RolloutTarget(UUIDModel, Timestamped):
     """One agent's part. A worker owns it while its lease runs and its epoch is the row's; everything else is a nudge.
 
-    `generation` and `digest` are what the agent was last given for this rollout, at `released_at`. When the rollout is paused or
-    aborted the agent is given `previous_document` back under `restored_generation`, so that no heartbeat delivers what was held
-    back; a null `restored_generation` therefore means that the agent should run this rollout's revision.
+    `generation` and `digest` are what the agent was last given for this rollout, at `released_at`. When the rollout
+    is paused or aborted the agent is given `previous_document` back under `restored_generation`, so that no heartbeat
+    delivers what was held back; a null `restored_generation` therefore means that the agent should run this rollout's
+    revision.
     """
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="targets")
