@@ -1,1 +1,1 @@
-"""`manage.py up`: supervises the embedded services. Sits on top, since it enrols the local agent and seeds a first pool."""
+"""`manage.py up`: supervises the embedded services. On top, since it enrols the local agent and seeds a first pool."""
