@@ -169,6 +169,19 @@ class AgentRuntime:
             logger.info("policy %s in force, generation %d", desired.digest, desired.generation)
             return self._reply(ApplyState.APPLIED)
 
+    def begin_generations(self) -> None:
+        """Count generations from 0 again, under the same policy: the agent has a new id.
+
+        What was signed before names the old id as its audience, so nothing of it can be replayed.
+
+        Raises:
+            OSError: the policy file cannot be written; nothing has changed.
+        """
+        with self._lock:
+            if self._generation:
+                self._persist(0, self._document)
+                self._generation = 0
+
     def _reply(self, state: ApplyState, problems: Iterable[FieldProblem] = ()) -> ApplyReply:
         return ApplyReply(
             state=state,

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -130,6 +131,15 @@ class ApplyReply(Message):
     observed_generation: int = Field(ge=0)
     applied_digest: Digest | None = None
     problems: list[FieldProblem] = []
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the answer to a push, be it a plain reply (200) or a problem body (409, 422).
+
+        Raises:
+            ValidationError: the body is neither.
+        """
+        return cls.model_validate({name: body[name] for name in cls.model_fields if name in body})
 
 
 def _b64url(data: bytes) -> str:
