@@ -61,6 +61,8 @@ def _problem(detail: ErrorDetails) -> FieldProblem:
         bound = context[name]
         bound = int(bound) if bound == int(bound) else bound
         return FieldProblem(field, f"the number is not {sign} {bound}", f"{remedy} {bound}")
+    if kind == "low_above_high":
+        return FieldProblem(field, detail["msg"], f"give at most {context['high']}")
     if kind == "literal_error":
         return FieldProblem(field, "this choice does not exist", f"one of {context['expected']}")
     return FieldProblem(field, detail["msg"])

@@ -1,0 +1,1 @@
+"""Tests of traces: reading, writing, generating, describing."""
