@@ -23,7 +23,9 @@ class SigningKey(Timestamped):
 
 
 class JoinToken(UUIDModel, Timestamped):
-    """Permission to enrol: `kvj1_<token_id>.<secret>`, shown once; kept as an HMAC digest; consumed by one conditional update."""
+    """Permission to enrol: `kvj1_<token_id>.<secret>`, shown once; kept as an HMAC digest; consumed by one
+    conditional update.
+    """
 
     token_id = models.CharField(max_length=8, unique=True)
     digest = models.CharField(max_length=64)
@@ -73,7 +75,9 @@ class AgentState(models.TextChoices):
 
 
 class Agent(UUIDModel, Timestamped, Versioned):
-    """A storage agent. `desired_*` is what it should run, `observed_generation` and `applied_digest` what it says it runs."""
+    """A storage agent. `desired_*` is what it should run, `observed_generation` and `applied_digest` what it says it
+    runs.
+    """
 
     name = models.CharField(max_length=100, unique=True)
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, null=True, blank=True, related_name="agents")
@@ -121,7 +125,9 @@ class Agent(UUIDModel, Timestamped, Versioned):
 
 
 class AccessToken(models.Model):
-    """An agent's credential `kva1_<key_id>.<secret>`; the old one lives one interval longer than its successor's birth."""
+    """An agent's credential `kva1_<key_id>.<secret>`; the old one lives one interval longer than its successor's
+    birth.
+    """
 
     key_id = models.CharField(max_length=16, primary_key=True)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="access_tokens")
