@@ -28,7 +28,7 @@ def _write_lines(requests: Iterable[Request], stream: BinaryIO | gzip.GzipFile) 
 
 
 def _line(request: Request) -> bytes:
-    at_ms = request.timestamp_ms
+    at_ms = float(request.timestamp_ms)
     fields: dict[str, object] = {
         "timestamp": int(at_ms) if at_ms.is_integer() else at_ms,
         "input_length": request.input_tokens,

