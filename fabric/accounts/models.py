@@ -3,7 +3,7 @@
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
-from fabric.core.actor import Role
+from fabric.core.actor import Actor, ActorKind, Role
 from fabric.core.models import Timestamped, UUIDModel
 
 ROLE_CHOICES = [(role.value, role.value.capitalize()) for role in Role]
@@ -26,9 +26,15 @@ class User(UUIDModel, AbstractUser):
     def __str__(self) -> str:
         return self.username
 
+    def as_actor(self) -> Actor:
+        """Return this person as the actor of selectors and services."""
+        return Actor(ActorKind.USER, str(self.pk), self.username, Role(self.role))
+
 
 class ApiToken(UUIDModel, Timestamped):
-    """A token for automation: `kvt1_<key_id>.<secret>`. Only an HMAC digest is kept; role and expiry are fixed at birth."""
+    """A token for automation: `kvt1_<key_id>.<secret>`. Only an HMAC digest is kept; role and expiry are fixed at
+    birth.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
@@ -48,3 +54,9 @@ class ApiToken(UUIDModel, Timestamped):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.key_id})"
+
+    def as_actor(self) -> Actor:
+        """Return this token as an actor: its own role, or its owner's where that was lowered since."""
+        mine, owners = Role(self.role), Role(self.user.role)
+        role = mine if Actor(ActorKind.USER, "", "", owners).may(mine) else owners
+        return Actor(ActorKind.TOKEN, str(self.pk), f"{self.user.username} / {self.name}", role)

@@ -65,3 +65,14 @@ class Blocked(FabricError):
 
     status = 409
     kind = "blocked"
+
+
+class TooManyAttempts(FabricError):
+    """The caller must wait; `retry_after_s` says how long."""
+
+    status = 429
+    kind = "too-many-requests"
+
+    def __init__(self, title: str, retry_after_s: int) -> None:
+        super().__init__(title)
+        self.retry_after_s = retry_after_s

@@ -11,7 +11,7 @@ from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from fabric.core.errors import FabricError, Problem
+from fabric.core.errors import FabricError, Problem, TooManyAttempts
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,8 @@ def problem_response(
 def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Map what a view raised to a problem body; None leaves a programming error to Django (500, logged)."""
     if isinstance(error, FabricError):
-        return problem_response(error.status, error.kind, error.title, error.problems)
+        headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, TooManyAttempts) else {}
+        return problem_response(error.status, error.kind, error.title, error.problems, headers)
     if isinstance(error, Http404):
         return problem_response(404, "not-found", "There is no such thing here, or none that you may see.")
     if isinstance(error, PermissionDenied):
