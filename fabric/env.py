@@ -1,12 +1,22 @@
 """Settings from the environment, typed: the only reader of `os.environ`. The README's table is generated from this file."""
 
+import hashlib
+import os
+import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+MAX_SOCKET_PATH_BYTES = 107
+"""Linux keeps the path of a unix socket in 108 bytes, the last of them a zero."""
+LONGEST_SOCKET_NAME = "redis.sock"
+
+
+class SettingsError(Exception):
+    """The settings cannot hold: one line for the operator that names the variable and what would be right."""
 
 
 class Env(BaseSettings):
@@ -91,3 +101,25 @@ class Env(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def load_env() -> Env:
+    """Read and check the environment. Raises `SettingsError`, which names every variable at fault."""
+    try:
+        return Env()
+    except ValidationError as error:
+        raise SettingsError("; ".join(_problem(item["loc"], item["msg"]) for item in error.errors())) from None
+
+
+def socket_dir(run_dir: Path) -> Path:
+    """Return where unix sockets stand: `run_dir`, or a directory of its own under /tmp when that path is too long."""
+    if len(os.fsencode(run_dir / LONGEST_SOCKET_NAME)) <= MAX_SOCKET_PATH_BYTES:
+        return run_dir
+    name = hashlib.sha256(os.fsencode(run_dir)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"kvf-{os.getuid()}-{name}"
+
+
+def _problem(location: tuple[int | str, ...], message: str) -> str:
+    name = str(location[0]) if location else ""
+    variable = name if name.isupper() else f"FABRIC_{name.upper()}"
+    return f"{variable}: {message.removeprefix('Value error, ')}"

@@ -8,9 +8,9 @@ from typing import Any
 import dj_database_url
 from csp.constants import NONCE, NONE, SELF
 
-from fabric.env import BASE_DIR, Env
+from fabric.env import BASE_DIR, SettingsError, load_env, socket_dir
 
-ENV = Env()
+ENV = load_env()
 HOME = ENV.home.expanduser().resolve()
 SECRETS_DIR = HOME / "secrets"
 LOG_DIR = HOME / "log"
@@ -19,13 +19,19 @@ RUN_DIR = HOME / "run"
 
 def _secret(name: str) -> str:
     """Return the secret kept in the home directory under `name`, making it (0600) at first use."""
-    path = SECRETS_DIR / name
+    try:
+        return _kept_secret(SECRETS_DIR / name)
+    except OSError as error:
+        raise SettingsError(f"{error.filename or HOME}: {error.strerror}: make room there or set FABRIC_HOME") from None
+
+
+def _kept_secret(path: Path) -> str:
     try:
         return path.read_text().strip()
     except FileNotFoundError:
         pass
     SECRETS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_urlsafe(48))
@@ -145,7 +151,8 @@ else:
 DATABASES = {"default": _database}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = ENV.redis_url or f"unix://{RUN_DIR / 'redis.sock'}"
+REDIS_SOCKET = socket_dir(RUN_DIR) / "redis.sock"
+REDIS_URL = ENV.redis_url or f"unix://{REDIS_SOCKET}"
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
