@@ -91,6 +91,7 @@ class ReasonCode(StrEnum):
     WAITING_FOR_HEARTBEAT = "waiting_for_heartbeat"
     UNREACHABLE = "unreachable"
     NOT_BELIEVED = "not_believed"
+    NOT_UNDERSTOOD = "not_understood"
     REFUSED = "refused"
     DIGEST_MISMATCH = "digest_mismatch"
     AGENT_AHEAD = "agent_ahead"
@@ -115,6 +116,9 @@ UNBLOCKS: Mapping[ReasonCode, str] = {
         "and the agent takes the policy with its next heartbeat."
     ),
     ReasonCode.NOT_BELIEVED: "The agent does not accept our signature: check its clock, or enrol it again.",
+    ReasonCode.NOT_UNDERSTOOD: (
+        "Something else than an agent of this version answers at its management address: check address and versions."
+    ),
     ReasonCode.REFUSED: "Write a revision that this agent can enforce and start a rollout of it, or roll back.",
     ReasonCode.DIGEST_MISMATCH: (
         "The agent runs another document than it was sent: compare the versions of agent and control plane."
@@ -167,8 +171,8 @@ class Reason:
         }
 
 
-WORKER_GRACE_S = 10.0
-"""A target which nobody has taken for so long is worth a reason."""
+GRACE_S = 10.0
+"""A target which nobody took, or whose acknowledgement no heartbeat confirmed, for so long is worth a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,7 @@ class TargetFacts:
     applied_at: datetime | None
     last_heartbeat_at: datetime | None
     stale: bool
+    observed_generation: int
     agent_state: str
     reason_code: str
     reason: str
@@ -204,20 +209,25 @@ def target_reason(facts: TargetFacts, now: datetime) -> Reason | None:
     if facts.agent_state != "active":
         return _reason(facts, ReasonCode.AGENT_NOT_ACTIVE, f"the agent is {facts.agent_state}", facts.waiting_since)
     if facts.state is TargetState.APPLIED:
-        if not facts.stale:
-            return None
-        return _reason(
-            facts,
-            ReasonCode.WAITING_FOR_HEARTBEAT,
-            "the agent acknowledged the policy, but its heartbeat is not fresh",
-            facts.last_heartbeat_at or facts.applied_at or facts.waiting_since,
-        )
+        return _applied_reason(facts, now)
     if facts.stale:
         silent_since = facts.last_heartbeat_at or facts.waiting_since
         return _reason(facts, ReasonCode.UNREACHABLE, "the agent sends no heartbeat", silent_since)
     waits_s = (now - facts.waiting_since).total_seconds()
-    if facts.state is TargetState.PENDING and facts.attempts == 0 and waits_s > WORKER_GRACE_S:
+    if facts.state is TargetState.PENDING and facts.attempts == 0 and waits_s > GRACE_S:
         return _reason(facts, ReasonCode.WAITING_FOR_WORKER, "no worker has taken this push yet", facts.waiting_since)
+    return None
+
+
+def _applied_reason(facts: TargetFacts, now: datetime) -> Reason | None:
+    """An acknowledged policy counts once a fresh heartbeat shows it."""
+    since = facts.applied_at or facts.waiting_since
+    if facts.stale:
+        text = "the agent acknowledged the policy, but its heartbeat is not fresh"
+        return _reason(facts, ReasonCode.WAITING_FOR_HEARTBEAT, text, facts.last_heartbeat_at or since)
+    if (now - since).total_seconds() > GRACE_S:
+        text = f"the agent acknowledged the policy, but reports generation {facts.observed_generation}"
+        return _reason(facts, ReasonCode.WAITING_FOR_HEARTBEAT, text, since)
     return None
 
 

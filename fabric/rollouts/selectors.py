@@ -121,6 +121,7 @@ def _facts(target: RolloutTarget, now: datetime) -> TargetFacts:
         applied_at=target.applied_at,
         last_heartbeat_at=heard_at,
         stale=heard_at is None or now - heard_at > stale_after,
+        observed_generation=target.agent.observed_generation,
         agent_state=target.agent.state,
         reason_code=target.reason_code,
         reason=target.reason,

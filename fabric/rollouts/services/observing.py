@@ -14,8 +14,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
+from fabric.agents.domain import SyncState
 from fabric.agents.models import AgentState
-from fabric.agents.selectors import SyncState, sync_state
+from fabric.agents.selectors import sync_state
 from fabric.audit.services import record
 from fabric.core.actor import SYSTEM
 from fabric.core.failpoints import failpoint

@@ -122,7 +122,8 @@ def _push(target: RolloutTarget) -> Verdict:
     except AgentUnreachable as error:
         return Verdict(TargetState.PENDING, ReasonCode.UNREACHABLE, str(error))
     except AgentRefused as error:
-        return Verdict(TargetState.PENDING, ReasonCode.NOT_BELIEVED, str(error))
+        code = ReasonCode.NOT_BELIEVED if error.code == "not-believed" else ReasonCode.NOT_UNDERSTOOD
+        return Verdict(TargetState.PENDING, code, str(error))
     failpoint("rollouts.push.after_send")
     record_apply_reply(agent_id=target.agent_id, generation=target.generation, reply=reply)
     return judge_reply(reply, target.generation, target.digest)

@@ -101,7 +101,7 @@ def _start(*, actor: Actor, pool_id: UUID, revision_id: UUID, reason: str, rolls
     if revision is None:
         raise NotFound("There is no such revision.")
     superseded = _supersede_open(pool, revision, now)
-    agents = _agents_that_can(pool, revision)
+    agents = _agents_that_can(actor, pool, revision)
     running = pool_policy_for_pool(actor, pool.pk)
     assign_policy(actor=actor, pool_id=pool.pk, policy_id=revision.policy_id, reason=reason)
     rollout = Rollout.objects.create(
@@ -141,11 +141,11 @@ def _locked_pool(pool_id: UUID) -> Pool:
     return pool
 
 
-def _agents_that_can(pool: Pool, revision: Revision) -> list[Agent]:
+def _agents_that_can(actor: Actor, pool: Pool, revision: Revision) -> list[Agent]:
     """Return the pool's active agents. Raises `Blocked` when there is none, `Invalid` when one cannot enforce the
     revision.
     """
-    agents = list(agents_in_pool(pool))
+    agents = list(agents_in_pool(actor, pool.pk))
     if not agents:
         problem = Problem(
             "pool", "no active agent is in it", "enrol an agent with a join token of this pool, or approve one"
@@ -161,7 +161,7 @@ def _agents_that_can(pool: Pool, revision: Revision) -> list[Agent]:
 
 
 def _supersede_open(pool: Pool, revision: Revision, now: datetime) -> Rollout | None:
-    """End the pool's open rollout: a later one takes over. Its targets end when the agents have their new generation."""
+    """End the pool's open rollout: a later one takes over. Its targets end when the agents have a new generation."""
     rollout = (
         Rollout.objects.select_for_update(of=("self",))
         .select_related("pool", "revision__policy")
