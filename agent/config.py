@@ -104,6 +104,8 @@ class AgentConfig(BaseSettings):
             raise ValueError("join_token and join_token_file exclude each other: set one")
         if self.max_value_bytes > self.max_command_bytes:
             raise ValueError("max_command_bytes must be at least max_value_bytes")
+        if self.max_value_bytes > self.inflight_limit_bytes:
+            raise ValueError("inflight_limit_bytes must be at least max_value_bytes")
         return self
 
     @property

@@ -125,15 +125,21 @@ class MemoryPool:
         """Return a sealed value around less than a chunk of bytes, not copied; None when the limit is reached."""
         if len(data) >= CHUNK_BYTES:
             raise ValueError(f"{len(data)} bytes are a chunk or more: allocate and fill them")
+        value = self.hold(len(data), overdraft=overdraft)
+        if value is not None:
+            value.views = (data,) if data else ()
+            value.seal()
+        return value
+
+    def hold(self, size_bytes: int, *, overdraft: bool = False) -> Value | None:
+        """Return a value without memory that counts as `size_bytes` while it lives, for memory held elsewhere."""
         with self._lock:
             self._collect()
-            if self._alive_bytes + len(data) > self.limit_bytes and not overdraft:
+            if self._alive_bytes + size_bytes > self.limit_bytes and not overdraft:
                 self.starved = True
                 return None
-            self._alive_bytes += len(data)
-        value = Value(self, (), (data,) if data else (), len(data))
-        value.seal()
-        return value
+            self._alive_bytes += size_bytes
+        return Value(self, (), (), size_bytes)
 
     def trim(self, keep_bytes: int) -> int:
         """Give the memory of free chunks above `keep_bytes` back to the system; return how many bytes went."""

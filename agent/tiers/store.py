@@ -208,17 +208,16 @@ class TieredStore:
             present = self.exists([key]) > 0
             return present, self._cache.expires_at(key) if present else None
 
-    def set_expiry(self, key: bytes, at_s: float | None) -> bool:
+    def set_expiry(self, key: bytes, at_s: float | None) -> tuple[bool, Barrier]:
         """Let a block expire at a unix time, at once if that is past, or never; False when it is not there."""
         with self._lock:
             if not self.exists([key]):
-                return False
+                return False, Barrier()
             if at_s is not None and at_s <= self._clock():
-                self.delete([key])
-                return True
+                return True, self.delete([key])[1]
             self._cache.set_expiry(key, at_s)
             self._mover.rewrite_expiry(self._mover.entries[key])
-            return True
+            return True, Barrier()
 
     # --- policy and numbers ------------------------------------------------------------------------------------------
 

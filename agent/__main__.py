@@ -1,0 +1,7 @@
+"""`python -m agent`."""
+
+import sys
+
+from agent.service import main
+
+sys.exit(main())
