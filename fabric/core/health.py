@@ -9,6 +9,7 @@ from typing import Final
 import redis
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.core.cache import cache
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
@@ -17,6 +18,8 @@ from django.views.decorators.http import require_safe
 logger = logging.getLogger(__name__)
 
 REDIS_TIMEOUT_S = 1.0
+MIGRATED_KEPT_S = 30
+_MIGRATED_KEY = "health.migrated"
 
 
 def database_problem() -> str:
@@ -32,13 +35,20 @@ def database_problem() -> str:
 
 
 def migrations_problem() -> str:
-    """Return an empty text where every migration is applied, else a reason code."""
+    """Return an empty text where every migration is applied, else a reason code. Good news is kept for seconds: reading
+    the migrations is not free, and anybody may ask.
+    """
+    if cache.get(_MIGRATED_KEY):
+        return ""
     try:
         executor = MigrationExecutor(connection)
         pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
     except (DatabaseError, OSError):
         return "database-unreachable"
-    return "migrations-pending" if pending else ""
+    if pending:
+        return "migrations-pending"
+    cache.set(_MIGRATED_KEY, True, MIGRATED_KEPT_S)
+    return ""
 
 
 def redis_problem() -> str:
@@ -54,11 +64,9 @@ def redis_problem() -> str:
     return ""
 
 
-CHECKS: Final[Mapping[str, Callable[[], str]]] = {
-    "database": database_problem,
-    "migrations": migrations_problem,
-    "redis": redis_problem,
-}
+NEEDED: Final[Mapping[str, Callable[[], str]]] = {"database": database_problem, "migrations": migrations_problem}
+WANTED: Final[Mapping[str, Callable[[], str]]] = {"redis": redis_problem}
+"""Without Redis pages and the API work on and live charts fall back to polling: not a reason to send people away."""
 
 
 @login_not_required
@@ -71,10 +79,13 @@ def livez(request: HttpRequest) -> JsonResponse:
 @login_not_required
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 where everything that pages need is there, else 503 with reason codes by check."""
-    problems = {name: problem for name, check in CHECKS.items() if (problem := check())}
-    if problems:
-        return _answer(503, {"status": "not-ready", "reasons": problems})
+    """Answer 200 (`ok`, or `degraded` without Redis), or 503 where pages cannot be served; reason codes by check."""
+    missing = {name: problem for name, check in NEEDED.items() if (problem := check())}
+    degraded = {name: problem for name, check in WANTED.items() if (problem := check())}
+    if missing:
+        return _answer(503, {"status": "not-ready", "reasons": missing | degraded})
+    if degraded:
+        return _answer(200, {"status": "degraded", "reasons": degraded})
     return _answer(200, {"status": "ok"})
 
 
