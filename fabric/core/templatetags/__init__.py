@@ -1,0 +1,1 @@
+"""The tags that templates of every app use."""

@@ -1,0 +1,117 @@
+"""Template tags: icons, badges, times, sizes, facts, form fields, usage bars, commands."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.forms import BoundField, CheckboxInput, RadioSelect
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from fabric.core.web import text
+from fabric.core.web.request import zone_of
+
+register = template.Library()
+
+
+@register.simple_tag
+def icon(name: str, label: str = "") -> SafeString:
+    """Return an icon of the sprite; without a label it is hidden from screen readers, since words stand beside it."""
+    address = f"{static('img/icons.svg')}#{name}"
+    if label:
+        return format_html('<svg class="icon" role="img" aria-label="{}"><use href="{}"/></svg>', label, address)
+    return format_html('<svg class="icon" aria-hidden="true"><use href="{}"/></svg>', address)
+
+
+@register.simple_tag
+def state(value: object, label: str = "") -> SafeString:
+    """Return the badge of a state."""
+    return text.state_badge(str(value), label)
+
+
+@register.simple_tag
+def badge(label: str, tone: str = "idle") -> SafeString:
+    """Return a badge of a given tone: ok, info, warn, bad, idle."""
+    return text.badge(label, tone=tone)
+
+
+@register.simple_tag(takes_context=True)
+def ago(context: template.Context, at: datetime | None, never: str = "never") -> str:
+    """Return how long ago a moment was, kept current by a script."""
+    return text.ago(at, zone_of(context["request"].user)) if at else never
+
+
+@register.simple_tag(takes_context=True)
+def moment(context: template.Context, at: datetime | None, never: str = "never") -> str:
+    """Return a moment in the reader's time zone."""
+    return text.moment(at, zone_of(context["request"].user)) if at else never
+
+
+@register.filter
+def bytes_text(size_bytes: float | None) -> str:
+    """Return a size in binary units."""
+    return text.bytes_text(size_bytes)
+
+
+@register.filter
+def percent(ratio: float | None) -> str:
+    """Return a ratio as a percentage with one decimal."""
+    return "–" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+@register.filter
+def duration(value: float | timedelta | None) -> str:
+    """Return a duration (seconds or timedelta) in its largest units."""
+    if value is None:
+        return "–"
+    return text.duration_text(value.total_seconds() if isinstance(value, timedelta) else value)
+
+
+@register.filter
+def words(value: object) -> str:
+    """Return a code word as words: `roll_back` becomes `roll back`."""
+    return str(value).replace("_", " ")
+
+
+@register.filter
+def short_digest(digest: str) -> str:
+    """Return the first characters of a `sha256:…` digest: enough to tell two apart."""
+    return digest.removeprefix("sha256:")[:12] or "–"
+
+
+@register.inclusion_tag("components/fact.html")
+def fact(label: str, value: object = None, *, mono: bool = False, url: str = "") -> dict[str, Any]:
+    """Show one fact of a definition list; an unknown one is a dash, never zero or a guess."""
+    return {"label": label, "value": value, "mono": mono, "url": url, "unknown": value is None or value == ""}
+
+
+@register.inclusion_tag("components/field.html")
+def field(bound: BoundField) -> dict[str, Any]:
+    """Show a form field: label, control, unit, help, errors."""
+    widget = bound.field.widget
+    return {
+        "field": bound,
+        "unit": getattr(bound.field, "unit", ""),
+        "check": isinstance(widget, CheckboxInput),
+        "choices": isinstance(widget, RadioSelect),
+    }
+
+
+@register.inclusion_tag("components/usage.html")
+def usage(tier: str, used_bytes: float | None, capacity_bytes: float | None) -> dict[str, Any]:
+    """Show how full a tier is."""
+    known = used_bytes is not None and capacity_bytes is not None
+    return {
+        "tier": tier,
+        "used": used_bytes,
+        "capacity": capacity_bytes,
+        "known": known,
+        "percent": round(100 * used_bytes / capacity_bytes, 1) if known and capacity_bytes and used_bytes else 0,
+    }
+
+
+@register.inclusion_tag("components/command.html")
+def command(line: str, label: str = "Copy") -> dict[str, Any]:
+    """Show a command with a button that copies it."""
+    return {"line": line, "label": label}

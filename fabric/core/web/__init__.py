@@ -1,0 +1,1 @@
+"""What pages of every app share: base views, tables, filters, forms, navigation, error mapping. Knows no domain."""
