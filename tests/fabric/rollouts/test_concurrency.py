@@ -6,6 +6,7 @@ row locks count.
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.utils import timezone
 
 from agent.protocol import ApplyReply
@@ -61,6 +62,7 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
 
     def run(call: Callable[[], Any]) -> Any:
         try:
+            connection.ensure_connection()  # else the time to connect would spread the calls
             barrier.wait(10)
             return call()
         except FabricError as error:
@@ -95,6 +97,31 @@ def test_parallel_claims_of_an_expired_lease_have_exactly_one_owner(fleet: Fleet
     assert target.epoch == 4
 
 
+def test_claims_that_wait_at_one_locked_row_have_exactly_one_owner(fleet: Fleet) -> None:
+    """All have read the row and stand in the same UPDATE when the lock opens: PostgreSQL must look at the row again."""
+    target = start(fleet).targets.get()
+    locked, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            RolloutTarget.objects.select_for_update().get(pk=target.pk)
+            locked.set()
+            assert release.wait(10)
+
+    def claim() -> TargetState | None:
+        assert locked.wait(10)
+        return services.push_target(target_id=target.pk)
+
+    def opener() -> None:
+        assert locked.wait(10)
+        time.sleep(0.5)
+        release.set()
+
+    results = together(hold, opener, *[claim] * 5)[2:]
+    assert sum(result is not None for result in results) == 1
+    assert fleet.pushes == [(target.agent_id, 1)]
+
+
 def test_workers_over_many_targets_push_each_once(fleet: Fleet) -> None:
     rollout = start(fleet, agents=12)
     ids = list(rollout.targets.values_list("pk", flat=True))
@@ -102,7 +129,7 @@ def test_workers_over_many_targets_push_each_once(fleet: Fleet) -> None:
     def worker() -> int:
         return sum(services.push_target(target_id=pk) is not None for pk in ids)
 
-    assert sum(together(*[worker] * 4)) == 12
+    assert sum(together(*[worker] * 8)) == 12
     assert len(fleet.pushes) == 12
     assert {tuple(m.applied) for m in fleet.machines.values()} == {(1,)}
 
