@@ -307,3 +307,33 @@ def test_many_victims_per_block_are_bounded() -> None:
     assert len(answer.moves) == 4096
     mirror.insert([(b"big", 9_000)])
     assert mirror.insert([(b"big", 9_000)]).admitted == [True]
+
+
+def test_room_in_flash_is_found_again_after_a_pass_over_it_came_to_its_end() -> None:
+    mirror = Mirror(policy(5, ResolvedTier(3, 3, 1)))
+    for key in "p12345":
+        mirror.insert(_items(key))
+    assert _where(mirror, "p12345") == "fddddd"
+    mirror.insert(_items("abcde"), protect=(b"p",))
+    assert _where(mirror, "p12345") == "f----f"
+
+
+def test_promotion_left_out_holds_no_place_in_dram() -> None:
+    mirror = Mirror(policy(2, 3))
+    for key in "acb":
+        mirror.insert(_items(key))
+    assert mirror.lookup(_keys("bca")).moves == []
+    mirror.remove(_keys("ab"))
+    for key in "xay":
+        mirror.insert(_items(key))
+    assert mirror.cache.copies_of(b"a") == (DRAM,)
+    assert mirror.cache.copies_of(b"x") == (FLASH,)
+
+
+def test_request_once_stored_protects_no_more() -> None:
+    mirror = Mirror(policy(2))
+    mirror.request(_items("ab"))
+    mirror.remove([b"a"])
+    mirror.insert(_items("x"))
+    mirror.insert(_items("a"))
+    assert _where(mirror, "abx") == "d-d"

@@ -224,3 +224,19 @@ def test_restore_of_a_second_tier_needs_the_same_size_and_a_free_place() -> None
         with pytest.raises(ValueError, match="already"):
             cache.restore(b"a", size, tier)
     assert cache.usage(FLASH) == Usage(2, 1)
+
+
+def test_expiry_moved_to_an_earlier_moment_is_kept() -> None:
+    mirror = Mirror(policy(4))
+    mirror.insert([(b"a", 1)], 0.0, ttl_s=50.0)
+    mirror.cache.set_expiry(b"a", 20.0)
+    assert len(mirror.expire(20.0)) == 1
+
+
+def test_nothing_is_promoted_into_a_tier_that_must_shrink() -> None:
+    mirror = Mirror(policy(3, 3))
+    _fill(mirror, 4)
+    mirror.cache.apply(policy(2, 3))
+    assert mirror.lookup([b"0"]) == ([FLASH], 1, [])
+    mirror.shrink(9)
+    assert [move.reason for move in mirror.lookup([b"0"]).moves] == [Reason.DEMOTE, Reason.PROMOTE]
