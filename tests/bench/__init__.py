@@ -1,0 +1,1 @@
+"""The replay client against real agents, and the benches on small sizes."""

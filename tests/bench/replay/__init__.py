@@ -1,0 +1,1 @@
+"""The replay client: payloads, sources, player, pacing, and the whole program."""
