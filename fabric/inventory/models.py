@@ -1,4 +1,6 @@
-"""Sites, pods, hosts, DPUs, SSDs, switches and network interfaces. An unknown fact is NULL, never zero or an empty guess."""
+"""Sites, pods, hosts, DPUs, SSDs, switches and network interfaces. An unknown fact is NULL, never zero or an empty
+guess.
+"""
 
 from django.db import models
 from django.urls import reverse
