@@ -10,13 +10,11 @@ from django.utils import timezone
 
 from fabric.audit.services import record
 from fabric.core.actor import Actor, Role
+from fabric.core.checks import checked_line, checked_text
 from fabric.core.errors import Blocked, Conflict, Invalid, NotAllowed, NotFound, Problem, StaleVersion
 from fabric.policies.models import Policy, PoolPolicy, Revision
 from fabric.pools.models import Pool
 from kvcache.policy import PolicyDocument, PolicyError, load_policy_text, parse_policy
-
-MAX_NAME_CHARS = 100
-MAX_NOTE_CHARS = 2000
 
 
 def create_policy(*, actor: Actor, name: str, description: str = "") -> Policy:
@@ -102,8 +100,10 @@ def write_revision(
     """
     _require_operator(actor)
     parsed = parsed_document(document=document, text=text)
-    if len(note) > MAX_NOTE_CHARS:
-        raise Invalid("The note is too long.", [_too_long("note", MAX_NOTE_CHARS)])
+    problems: list[Problem] = []
+    note = checked_text(note, "note", problems)
+    if problems:
+        raise Invalid("The note cannot be stored like this.", problems)
     with transaction.atomic():
         policy = _locked(policy_id, expected_version)
         latest = policy.revisions.order_by("-number").first()
@@ -119,12 +119,12 @@ def write_revision(
             number=number,
             document=parsed.as_dict(),
             digest=digest,
-            note=note.strip(),
+            note=note,
             created_by=actor.name,
         )
         Policy.objects.filter(pk=policy.pk).update(version=F("version") + 1, updated_at=timezone.now())
         after = {"number": number, "digest": digest}
-        record(actor=actor, verb="write_revision", obj=revision, before={}, after=after, reason=note.strip())
+        record(actor=actor, verb="write_revision", obj=revision, before={}, after=after, reason=note)
     return revision
 
 
@@ -186,21 +186,12 @@ def _locked(policy_id: UUID, expected_version: int | None) -> Policy:
 
 
 def _checked(name: str, description: str) -> tuple[str, str]:
-    name, description = name.strip(), description.strip()
-    problems = []
-    if not name or not name.isprintable():
-        problems.append(Problem("name", "it is empty or holds control characters", "give a short name"))
-    if len(name) > MAX_NAME_CHARS:
-        problems.append(_too_long("name", MAX_NAME_CHARS))
-    if len(description) > MAX_NOTE_CHARS:
-        problems.append(_too_long("description", MAX_NOTE_CHARS))
+    problems: list[Problem] = []
+    name = checked_line(name, "name", problems)
+    description = checked_text(description, "description", problems)
     if problems:
         raise Invalid("The policy cannot be stored like this.", problems)
     return name, description
-
-
-def _too_long(field: str, limit: int) -> Problem:
-    return Problem(field, "it is too long", f"give at most {limit} characters")
 
 
 def _name_taken(name: str) -> Conflict:

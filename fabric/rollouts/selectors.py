@@ -7,7 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from fabric.core.actor import Actor, Role
@@ -28,10 +28,12 @@ from fabric.rollouts.models import Rollout, RolloutTarget
 
 def rollouts_for_overview(actor: Actor) -> QuerySet[Rollout]:
     """Return every rollout, newest first, with `targets_total`, `targets_in_sync`, `targets_open` and `targets_stuck`
-    counted.
+    counted, and `is_latest`: whether no other rollout of its pool was started later.
     """
     state = "targets__state"
+    later = Rollout.objects.filter(pool_id=OuterRef("pool_id"), created_at__gt=OuterRef("created_at"))
     return Rollout.objects.select_related("pool", "revision__policy", "previous_revision__policy").annotate(
+        is_latest=~Exists(later),
         targets_total=Count("targets"),
         targets_in_sync=Count("targets", filter=Q(**{state: TargetState.IN_SYNC})),
         targets_open=Count(
@@ -84,8 +86,13 @@ def verbs_for_rollout(actor: Actor, rollout: Rollout) -> list[Verb]:
 
 
 def _can_roll_back(rollout: Rollout) -> bool:
+    if rollout.previous_revision_id is None:
+        return False
+    known: bool | None = getattr(rollout, "is_latest", None)  # of `rollouts_for_overview`
+    if known is not None:
+        return known
     latest = Rollout.objects.filter(pool_id=rollout.pool_id).order_by("-created_at", "-pk").values_list("pk", flat=True)
-    return rollout.previous_revision_id is not None and latest.first() == rollout.pk
+    return latest.first() == rollout.pk
 
 
 def reasons_for_rollout(rollout: Rollout, targets: Iterable[RolloutTarget], now: datetime) -> list[Reason]:

@@ -3,11 +3,10 @@
 from uuid import UUID
 
 from fabric.core.actor import Actor, Role
+from fabric.core.checks import checked_text
 from fabric.core.errors import Conflict, Invalid, NotAllowed, NotFound, Problem, StaleVersion
 from fabric.rollouts.domain import TRANSITIONS, RolloutState, Verb
 from fabric.rollouts.models import Rollout
-
-MAX_REASON_CHARS = 2000
 
 
 def require_operator(actor: Actor) -> None:
@@ -18,10 +17,11 @@ def require_operator(actor: Actor) -> None:
 
 def checked_reason(reason: str) -> str:
     """Return the reason without blanks around it. Raises `Invalid` when it is too long."""
-    if len(reason) > MAX_REASON_CHARS:
-        problem = Problem("reason", "it is too long", f"give at most {MAX_REASON_CHARS} characters")
-        raise Invalid("The reason is too long.", [problem])
-    return reason.strip()
+    problems: list[Problem] = []
+    reason = checked_text(reason, "reason", problems)
+    if problems:
+        raise Invalid("The reason cannot be stored like this.", problems)
+    return reason
 
 
 def locked_rollout(rollout_id: UUID, expected_version: int | None = None) -> Rollout:
