@@ -1,6 +1,7 @@
 """Blocks in and out of one agent by redis-py (RESP3), with a bounded patience for an agent that is down."""
 
 import functools
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ ERROR_KINDS = ("connection", "timeout", "auth", "reply", "backing_off")
 
 
 _T = TypeVar("_T")
+logger = logging.getLogger("bench.replay")
 
 
 class BlockError(Exception):
@@ -53,6 +55,7 @@ class BlockClient:
 
     def __init__(self, url: str, password_file: Path | None, payload_bytes: int, connections: int) -> None:
         """`url` is redis://host:port or rediss://…; nothing is connected yet."""
+        self._name = url.rpartition("@")[2]
         credentials = {"credential_provider": PasswordFile(password_file)} if password_file else {}
         self._pool = redis.ConnectionPool.from_url(
             url,
@@ -129,13 +132,17 @@ class BlockClient:
         except redis.RedisError as error:
             kind = _kind(error)
             if kind != "reply":
-                self._back_off()
+                self._back_off(kind, error)
             raise BlockError(kind, str(error)) from None
-        self._backoff_s = self._closed_until_s = 0.0
+        if self._backoff_s:
+            self._backoff_s = self._closed_until_s = 0.0
+            logger.info("%s serves again", self._name)
         return reply
 
-    def _back_off(self) -> None:
+    def _back_off(self, kind: str, error: redis.RedisError) -> None:
         with self._lock:
+            if not self._backoff_s:
+                logger.warning("%s does not serve (%s): %s", self._name, kind, error)
             if time.monotonic() < self._closed_until_s:
                 return  # another caller failed at the same time: one step, not one per caller
             self._backoff_s = min(MAX_BACKOFF_S, self._backoff_s * 2 or FIRST_BACKOFF_S)
