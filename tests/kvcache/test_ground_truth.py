@@ -48,9 +48,17 @@ def test_one_tier_all_sizes_equal_reference_counts(shared_dir: Path, name: str, 
         assert f"{got.token_hit_ratio:.6f}" == row["token_hit_ratio"]
 
 
-@pytest.mark.parametrize("flash_order", ["LRU", "FIFO"])
+FLASH_CASES = [
+    ("lmcache_agents_c64", "LRU"),
+    pytest.param("mooncake_synthetic", "LRU", marks=pytest.mark.slow),
+    pytest.param("mooncake_conversation", "LRU", marks=pytest.mark.slow),
+    ("lmcache_agents_c64", "FIFO"),
+    pytest.param("mooncake_synthetic", "FIFO", marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.parametrize("mode", ["victim-nonexcl", "exclusive"])
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize(("name", "flash_order"), FLASH_CASES)
 def test_two_tiers_equal_reference_counts(shared_dir: Path, name: str, mode: str, flash_order: str) -> None:
     rows = [
         row
