@@ -76,15 +76,15 @@ class Joiner:
         self._key = key
         self._manage_url = manage_url
         self._config: AgentConfig = state.runtime.config
-        self._refused_token: JoinToken | None = None
+        self._spent_token: JoinToken | None = None
 
     def has_new_token(self) -> bool:
-        """Tell whether there is a join token which the control plane has not refused."""
+        """Tell whether there is a join token that was neither used nor refused."""
         try:
             token = self._read_token()
         except ValueError:
             return False
-        return token is not None and token != self._refused_token
+        return token is not None and token != self._spent_token
 
     async def enroll(self, stop: asyncio.Event) -> None:
         """Enrol as soon as there is a token that the control plane takes.
@@ -98,7 +98,7 @@ class Joiner:
                 token = self._read_token()
                 if token is None:
                     said = _say_once(said, f"not enrolled: {self._missing_token()}")
-                elif token != self._refused_token:
+                elif token != self._spent_token:
                     await self._enroll_with(token)
                     return
             except ValueError as error:
@@ -106,7 +106,7 @@ class Joiner:
             except Refused as refused:
                 said = _say_once(said, self._refusal_text(refused))
                 if refused.refusal in _ADVICE:  # this token can never work: do not send it again
-                    self._refused_token = token
+                    self._spent_token = token
                 else:
                     delay_s = backoff.next_s()
             except Unreachable as error:
@@ -170,6 +170,7 @@ class Joiner:
         if reply.agent_id != state.agent_id:
             # Generations are counted per agent id: under a new one the old count would refuse every push as stale.
             await asyncio.to_thread(state.runtime.begin_generations)
+        self._spent_token = token
         await self._keep(Identity.from_reply(reply))
         self._delete_token_file()
         logger.info("enrolled as agent %s", reply.agent_id)

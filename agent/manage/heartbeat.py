@@ -10,13 +10,23 @@ from agent.manage.conditions import CONTROL_PLANE_UNREACHABLE, IDENTITY_REFUSED,
 from agent.manage.enroll import Joiner
 from agent.manage.identity import Identity
 from agent.manage.state import ManageState
-from agent.protocol import ApplyState, Envelope, Heartbeat, HeartbeatReply, ProtocolError
+from agent.protocol import ApplyState, Envelope, Heartbeat, HeartbeatReply, ProtocolError, Refusal
 
 FULL_STATE_INTERVAL_S = 600.0
 """Capabilities and inventory go up at least this often."""
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 300.0
 """Bounds of the interval that the control plane may ask for."""
 HTTP_UNAUTHORIZED = 401
+_IDENTITY_IS_LOST = frozenset(
+    {
+        Refusal.AGENT_UNKNOWN,
+        Refusal.AGENT_REVOKED,
+        Refusal.AGENT_DENIED,
+        Refusal.AGENT_LOCKED,
+        Refusal.JOIN_SEQ_STALE,
+    }
+)
+"""Refusals after which a new join token means: enrol anew. An agent that waits for approval must not."""
 
 logger = logging.getLogger("agent.manage")
 
@@ -43,7 +53,7 @@ class Heartbeats:
                 delay_s = self._unreachable(error)
             except Refused as refused:
                 self._refused(refused)
-                if self._joiner.has_new_token():
+                if refused.refusal in _IDENTITY_IS_LOST and self._joiner.has_new_token():
                     return True
                 delay_s = MAX_DELAY_S
             await wait_or_stop(stop, delay_s)

@@ -90,7 +90,7 @@ class ControlPlane:
     # --- what a test asks for ---
 
     def new_token(self, state: str = "good") -> str:
-        """Return a join token; `state` is good, or the refusal it will meet."""
+        """Return a join token; `state` is good, many-uses, or the refusal it will meet."""
         token_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
         self.join_tokens[token_id] = (hashlib.sha256(secret.encode()).hexdigest(), state)
         return f"kvj1_{token_id}.{secret}"
@@ -160,9 +160,10 @@ class ControlPlane:
             return problem(403, "challenge", "wrong signature")
         if hashlib.sha256(message.token_secret.encode()).hexdigest() != digest:
             return problem(403, "token-unknown")
-        if state != "good":
+        if state not in ("good", "many-uses"):
             return problem(403, state)
-        self.join_tokens[message.token_id] = (digest, "token-used")
+        if state == "good":
+            self.join_tokens[message.token_id] = (digest, "token-used")
         member = Member(str(uuid.uuid4()), message.public_key, message)
         self.members = {member.agent_id: member}
         return self._identity(member)

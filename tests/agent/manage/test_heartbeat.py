@@ -10,7 +10,7 @@ from aiohttp import web
 from agent.manage import client as client_module
 from agent.manage import heartbeat
 from agent.manage.backoff import MAX_DELAY_S, Backoff, jittered_s
-from tests.agent.manage.conftest import Enrolled, managed
+from tests.agent.manage.conftest import Enrolled, Runtimes, managed
 from tests.agent.manage.control_plane import ControlPlane, eventually, policy, problem, serving
 
 
@@ -201,6 +201,21 @@ async def test_refused_identity_with_a_new_join_token_enrols_anew(
         await eventually(lambda: control_plane.members and control_plane.beats[-1].status.agent_id != old, "a new id")
         assert (identity := manage.identity)
         assert identity.agent_id == control_plane.member().agent_id
+
+
+async def test_agent_that_waits_for_approval_does_not_enrol_again_with_its_token(
+    make_runtime: Runtimes, control_plane: ControlPlane, control_plane_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "MAX_DELAY_S", 0.05)
+    token = control_plane.new_token("many-uses")
+    settings = {"control_plane_url": f"http://127.0.0.1:{control_plane_port}", "join_token": token}
+    for _ in range(2):  # a restart forgets which token was used, not who the agent is
+        async with managed(make_runtime(**settings)):
+            await eventually(lambda: control_plane.members, "the enrolment")
+            control_plane.member().state = "pending"
+            control_plane.calls.clear()
+            await eventually(lambda: len(control_plane.calls) > 5, "heartbeats")
+            assert set(control_plane.calls) == {"/agent/v1/heartbeat"}
 
 
 async def test_rejoin_answer_with_foreign_keys_is_refused(
