@@ -11,7 +11,7 @@ from fabric.pools.models import Pool
 
 
 class SigningKey(Timestamped):
-    """The control plane's Ed25519 key; the private half is encrypted at rest. Two may be active while one is rotated."""
+    """The control plane's Ed25519 key, its private half encrypted at rest. Two may be active while one is rotated."""
 
     kid = models.CharField(max_length=32, primary_key=True)
     public_key = models.CharField(max_length=64)
@@ -75,15 +75,19 @@ class AgentState(models.TextChoices):
 
 
 class Agent(UUIDModel, Timestamped, Versioned):
-    """A storage agent. `desired_*` is what it should run, `observed_generation` and `applied_digest` what it says it
-    runs.
+    """A storage agent. `desired_*` is what it should run, `observed_generation` and `applied_digest` what it says
+    it runs.
+
+    `join_seq` is what the next rejoin must present; 0 (after an unlock) takes whatever is presented.
+    `previous_boot_id` and `boot_conflicts` tell a copied identity: two processes that report in turn under it.
     """
 
     name = models.CharField(max_length=100, unique=True)
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, null=True, blank=True, related_name="agents")
     host = models.ForeignKey(Host, on_delete=models.SET_NULL, null=True, blank=True, related_name="agents")
     state = models.CharField(max_length=16, choices=AgentState.choices, default=AgentState.PENDING)
-    public_key = models.CharField(max_length=64, unique=True)
+    public_key = models.CharField(max_length=64, db_index=True)
+    join_token = models.ForeignKey(JoinToken, on_delete=models.SET_NULL, null=True, blank=True, related_name="agents")
     serial = models.CharField(max_length=255, blank=True)
     hostname = models.CharField(max_length=255)
     agent_version = models.CharField(max_length=64)
@@ -101,6 +105,8 @@ class Agent(UUIDModel, Timestamped, Versioned):
     apply_problems: Any = models.JSONField(default=list)
 
     boot_id = models.CharField(max_length=64, blank=True)
+    previous_boot_id = models.CharField(max_length=64, blank=True)
+    boot_conflicts = models.PositiveIntegerField(default=0)
     started_at = models.DateTimeField(null=True, blank=True)
     heartbeat_seq = models.PositiveBigIntegerField(default=0)
     last_heartbeat_at = models.DateTimeField(null=True, blank=True, db_index=True)
@@ -114,6 +120,9 @@ class Agent(UUIDModel, Timestamped, Versioned):
                 fields=["serial"],
                 condition=models.Q(state="active") & ~models.Q(serial=""),
                 name="agent_serial_once_active",
+            ),
+            models.UniqueConstraint(
+                fields=["public_key"], condition=~models.Q(state="revoked"), name="agent_key_once_unless_revoked"
             ),
         ]
 
@@ -135,6 +144,7 @@ class AccessToken(models.Model):
     pepper_id = models.CharField(max_length=16)
     cred_epoch = models.PositiveIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
+    first_used_at = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(db_index=True)
 
     def __str__(self) -> str:
