@@ -19,9 +19,8 @@ from kvcache.policy import FieldChange, PolicyDocument, diff, json_schema, parse
 def policies_for_list(actor: Actor) -> QuerySet[Policy]:
     """Return every policy with `latest_number` and, prefetched, the pools that run it with their current revisions."""
     pools = PoolPolicy.objects.select_related("pool", "current_revision__policy").order_by("pool__name")
-    return Policy.objects.annotate(latest_number=Max("revisions__number")).prefetch_related(
-        Prefetch("pool_policies", queryset=pools)
-    )
+    policies = Policy.objects.annotate(latest_number=Max("revisions__number")).order_by("name")
+    return policies.prefetch_related(Prefetch("pool_policies", queryset=pools))
 
 
 def policy_detail(actor: Actor, policy_id: UUID) -> Policy:

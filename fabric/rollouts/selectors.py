@@ -32,7 +32,7 @@ def rollouts_for_overview(actor: Actor) -> QuerySet[Rollout]:
     """
     state = "targets__state"
     later = Rollout.objects.filter(pool_id=OuterRef("pool_id"), created_at__gt=OuterRef("created_at"))
-    return Rollout.objects.select_related("pool", "revision__policy", "previous_revision__policy").annotate(
+    rollouts = Rollout.objects.select_related("pool", "revision__policy", "previous_revision__policy").annotate(
         is_latest=~Exists(later),
         targets_total=Count("targets"),
         targets_in_sync=Count("targets", filter=Q(**{state: TargetState.IN_SYNC})),
@@ -41,6 +41,7 @@ def rollouts_for_overview(actor: Actor) -> QuerySet[Rollout]:
         ),
         targets_stuck=Count("targets", filter=Q(**{f"{state}__in": [TargetState.REFUSED, TargetState.FAILED]})),
     )
+    return rollouts.order_by("-created_at", "-pk")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Whole fabrics, killed in turn."""
