@@ -67,7 +67,9 @@ def rollout_detail(actor: Actor, rollout_id: UUID) -> RolloutDetail:
 
 
 def targets_for_rollout(actor: Actor, rollout_id: UUID) -> QuerySet[RolloutTarget]:
-    """Return a rollout's targets with their agents, by agent name."""
+    """Return a rollout's targets with their agents, by agent name. Raises `NotFound` when there is no such rollout."""
+    if not Rollout.objects.filter(pk=rollout_id).exists():
+        raise NotFound("There is no such rollout.")
     return RolloutTarget.objects.filter(rollout_id=rollout_id).select_related("agent").order_by("agent__name")
 
 
