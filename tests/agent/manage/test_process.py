@@ -151,8 +151,8 @@ async def test_agent_from_first_start_to_last_good_policy(control_plane: Control
             agent.process.kill()
             agent.process.wait(10)
         # After a kill it is the same agent under the same policy, with a new boot id.
+        boots = {beat.status.boot_id for beat in control_plane.beats}
         async with agent_process(tmp_path, **settings) as agent:
-            boots = {beat.status.boot_id for beat in control_plane.beats}
             await eventually(lambda: control_plane.beats[-1].status.boot_id not in boots, "a beat of the new process")
             beat = control_plane.beats[-1]
             assert (beat.status.observed_generation, beat.status.applied_digest) == (7, policy(0.03125).digest())
