@@ -1,5 +1,7 @@
-"""The overview's charts as data: which KPIs each shows, on which axis, in which colour token. The page embeds the result
-with `json_script` and the browser fills in what the stream brings. Titles, units and basis come from the KPI catalogue.
+"""The overview's charts as data: which KPIs each shows, on which axis, in which colour token.
+
+The page embeds the result with `json_script` and the browser fills in what the stream brings. Titles, units and basis
+come from the KPI catalogue.
 """
 
 from collections.abc import Iterable

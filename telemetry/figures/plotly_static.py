@@ -36,7 +36,7 @@ class PlotlyFinder(BaseFinder):
             return [found] if wanted else []
         return found if wanted else []
 
-    def list(self, ignore_patterns: Any) -> Iterator[tuple[str, FileSystemStorage]]:  # type: ignore[override]
+    def list(self, ignore_patterns: Any) -> Iterator[tuple[str, FileSystemStorage]]:
         """Yield the bundle for `collectstatic`."""
         if (self._directory / _FILE).is_file():
             yield _FILE, self.storage

@@ -111,7 +111,7 @@ def slices_of_sources(
             yield from slices_of_sources([(source_id, host)], _BELOW[level_s], rest_s, end_s, wanted)
 
 
-def stats_of_rollup(at_s: int, layout: Sequence[Series | None], data: bytes) -> list[tuple[Series, Stat]]:
+def stats_of_rollup(at_s: int, layout: Sequence[Series | None], data: bytes | memoryview) -> list[tuple[Series, Stat]]:
     """Return the statistics of the series which the catalogue knows; of an unreadable roll-up none, a gap."""
     try:
         stats = decode_rollup(bytes(data), len(layout))

@@ -1,0 +1,1 @@
+"""Template tags that pages of the control plane use without importing telemetry."""

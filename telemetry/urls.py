@@ -1,0 +1,11 @@
+"""Routes of the pages that look over everything."""
+
+from django.urls import path
+
+from telemetry.views import Overview, Search
+
+app_name = "telemetry"
+urlpatterns = [
+    path("", Overview.as_view(), name="overview"),
+    path("search/", Search.as_view(), name="search"),
+]
