@@ -23,14 +23,13 @@ GENERATOR_PREFIX = "generator:"
 
 
 def problems(names: Collection[str]) -> Iterator[str]:
-    """Yield why the services in `names` cannot be started here; nothing when they can."""
+    """Yield why the services in `names` cannot be started here, their ports left aside; nothing when they can."""
     yield from _python()
     yield from _home()
     yield from _doors(names)
     yield from _sizes_and_disk(names)
     yield from _redis(names)
     yield from _trace(names)
-    yield from _ports(names)
 
 
 def _python() -> Iterator[str]:
@@ -110,7 +109,8 @@ def _trace(names: Collection[str]) -> Iterator[str]:
         yield f"FABRIC_TRACE={trace} is no file: give a .jsonl or .jsonl.gz trace, or generator:agentic"
 
 
-def _ports(names: Collection[str]) -> Iterator[str]:
+def port_problems(names: Collection[str]) -> Iterator[str]:
+    """Yield why ports that the services in `names` need cannot be bound. Ask only while none of them runs."""
     env = settings.ENV
     table = [
         ("web", env.host, env.port, "FABRIC_PORT"),
