@@ -19,7 +19,7 @@ from fabric.accounts.api_filters import ApiTokenFilter, UserFilter
 from fabric.accounts.domain import API_TOKEN_LIFE
 from fabric.accounts.models import User
 from fabric.core.actor import Role
-from fabric.core.api.serializers import parsed
+from fabric.core.api.serializers import ReasonInput, parsed
 from fabric.core.api.views import FabricViewSet, ListAndRetrieve
 
 
@@ -95,11 +95,11 @@ class ApiTokenViewSet(ListAndRetrieve):
         made = services.create_api_token(actor=self.actor, **data)
         return _uncached({**shapes.ApiTokenSerializer(made.token).data, "token": made.text}, status.HTTP_201_CREATED)
 
-    @extend_schema(summary="Revoke an API token", request=shapes.ReasonInput, responses=shapes.ApiTokenSerializer)
+    @extend_schema(summary="Revoke an API token", request=ReasonInput, responses=shapes.ApiTokenSerializer)
     @action(detail=True, methods=["post"])
     def revoke(self, request: Request, pk: UUID) -> Response:
         """End a token for good."""
-        reason = parsed(shapes.ReasonInput, request).get("reason", "")
+        reason = parsed(ReasonInput, request).get("reason", "")
         return self.rendered(services.revoke_api_token(actor=self.actor, token_id=pk, reason=reason))
 
 

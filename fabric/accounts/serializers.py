@@ -114,9 +114,3 @@ class ApiTokenInput(InputSerializer):
     expires_at = serializers.DateTimeField(
         required=False, allow_null=True, help_text="90 days from now when absent; null: never."
     )
-
-
-class ReasonInput(InputSerializer):
-    """Why a verb is used; it goes into the audit log."""
-
-    reason = TextField(max_length=2000, required=False, allow_blank=True)

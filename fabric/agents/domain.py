@@ -6,6 +6,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+JOIN_TOKEN_PREFIX: Final = "kvj1"  # noqa: S105
+ACCESS_TOKEN_PREFIX: Final = "kva1"  # noqa: S105
+MAX_GENERATION: Final = 1 << 53
+"""No honest agent observes more; beyond it a desired generation could not grow for ever, nor be exact in every JSON
+reader.
+"""
 ACCESS_TOKEN_LIFE: Final = timedelta(hours=24)
 RENEW_AFTER: Final = 0.67
 """Share of an access token's life after which a heartbeat brings a new one."""

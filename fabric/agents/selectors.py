@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from fabric.agents.domain import Observation, SyncState, sync_state_of
-from fabric.agents.models import Agent, AgentState, JoinToken
+from fabric.agents.models import AccessToken, Agent, AgentState, JoinToken
 from fabric.core.actor import Actor, Role
 from fabric.core.errors import NotFound
 
@@ -106,3 +106,8 @@ def join_tokens_for_list(actor: Actor) -> QuerySet[JoinToken]:
     """Return join tokens, newest first, to those who may mint them; nothing to viewers."""
     tokens = JoinToken.objects.select_related("pool").defer("digest", "pepper_id").order_by("-created_at")
     return tokens if actor.may(Role.OPERATOR) else tokens.none()
+
+
+def access_token_by_key(key_id: str) -> AccessToken | None:
+    """Return the access token with this public key id and its agent, or None."""
+    return AccessToken.objects.select_related("agent").filter(key_id=key_id).first()

@@ -1,5 +1,6 @@
 """What an agent should run, and what it says it runs. A generation only ever grows and is never used twice."""
 
+import logging
 import re
 import secrets
 import time
@@ -12,12 +13,15 @@ from django.db.models import F
 from django.utils import timezone
 
 from agent.protocol import ApplyReply, ApplyState, Desired, Envelope
+from fabric.agents.domain import MAX_GENERATION
 from fabric.agents.models import Agent
 from fabric.agents.services.keys import active_signing_key
 from fabric.audit.services import Act, record_many
 from fabric.core.actor import Actor
 from fabric.core.errors import Invalid, Problem
 from kvcache.canonical import sha256_digest
+
+logger = logging.getLogger(__name__)
 
 ENVELOPE_LIFE_S = 600.0
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -67,6 +71,9 @@ def record_apply_reply(*, agent_id: UUID, generation: int, reply: ApplyReply) ->
     What it observed never goes backwards here: an answer that arrives late must not undo a newer heartbeat. A refusal
     is kept only while the refused generation is still the desired one.
     """
+    if reply.observed_generation > MAX_GENERATION:
+        logger.warning("agents.push.implausible agent=%s generation=%d", agent_id, reply.observed_generation)
+        return
     now = timezone.now()
     Agent.objects.filter(pk=agent_id, observed_generation__lte=reply.observed_generation).update(
         observed_generation=reply.observed_generation, applied_digest=reply.applied_digest or "", updated_at=now

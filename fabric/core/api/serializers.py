@@ -58,6 +58,12 @@ class TextField(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class ReasonInput(InputSerializer):
+    """Why a verb is used; it goes into the audit log."""
+
+    reason = TextField(max_length=2000, required=False, allow_blank=True)
+
+
 class ProblemFieldSerializer(serializers.Serializer[Any]):
     """One field at fault."""
 
