@@ -72,7 +72,7 @@ def busy_runtime(make_runtime: Runtimes) -> AgentRuntime:
         for view in value.views:
             memoryview(view)[:] = bytes([index % 256]) * len(view)
         value.seal()
-        store.set(b"key-%d" % index, value)
+        store.set_many([(b"key-%d" % index, value)])
         store.lookup([b"key-%d" % (index - 3), b"absent"])
     return runtime
 
