@@ -21,10 +21,9 @@ from fabric.inventory.selectors import (
     switches_for_list,
 )
 from fabric.policies.selectors import policies_for_list
-from fabric.pools.selectors import pool_summaries, pools_for_list
+from fabric.pools.selectors import pools_for_list
 from fabric.rollouts.domain import OPEN_ROLLOUT
 from fabric.rollouts.selectors import rollouts_for_overview
-from telemetry.figures.overview import OVERVIEW, specs
 
 MAX_HITS = 10
 MAX_POOLS = 12
@@ -40,17 +39,16 @@ class Overview(Page):
     def context(self) -> dict[str, Any]:
         """Read what stands beside the charts."""
         agents = agents_for_overview(self.actor)
-        summaries = pool_summaries(self.actor)
         tiers = [tier for entry in agents for tier in entry.tiers.values()]
         return {
-            "charts": OVERVIEW,
-            "specs": specs(OVERVIEW),
             "topic": "overview",
+            "policies": [row for policy in policies_for_list(self.actor) for row in policy.pool_policies.all()][
+                :MAX_POOLS
+            ],
             "agents": agents,
             "states": Counter(live_word(entry.age_s, entry.sync.value) for entry in agents),
             "stored_blocks": sum(tier["stored_blocks"] for tier in tiers),
             "stored_bytes": sum(tier["stored_bytes"] for tier in tiers),
-            "pools": summaries[:MAX_POOLS],
             "open_rollouts": list(rollouts_for_overview(self.actor).filter(state__in=OPEN_ROLLOUT)[:MAX_POOLS]),
         }
 

@@ -88,10 +88,7 @@ def sections_for(actor: Actor, path: str) -> list[Section]:
     return [
         Section(
             str(group.label),
-            [
-                Entry(str(item.label), str(item.url), item.icon, item.key, str(item.url) == current)
-                for item in items
-            ],
+            [Entry(str(item.label), str(item.url), item.icon, item.key, str(item.url) == current) for item in items],
         )
         for group, items in allowed
     ]

@@ -131,19 +131,25 @@ class ListPage(Page):
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Render the table, or export it."""
-        filterset = self.filterset_class(request.GET, queryset=self.rows(), request=request) if self.filterset_class else None
-        table = self.paged(self.table_class(filterset.qs if filterset is not None else self.rows()))
+        return self.show(self.table_class, self.filterset_class, self.noun)
+
+    def show(self, table_class: type[Table], filterset_class: type[FilterSet] | None, noun: str) -> HttpResponse:
+        """Filter, sort, page and render; or export every filtered row."""
+        request, rows = self.request, self.rows()
+        filterset = filterset_class(request.GET, queryset=rows, request=request) if filterset_class else None
+        table = self.paged(table_class(rows if filterset is None else filterset.qs))
         if request.GET.get("export") == "csv":
-            return csv_response(table, self.noun)
-        return self.render(
-            table=table,
-            filterset=filterset,
-            filtered=filterset is not None and filterset.is_narrowed(),
-            noun=self.noun,
-            intro=self.intro,
-            empty=self.empty(),
-            page_actions=self.page_actions(),
-        )
+            return csv_response(table, noun)
+        extra = {
+            "table": table,
+            "filterset": filterset,
+            "filtered": filterset is not None and filterset.is_narrowed(),
+            "noun": noun,
+            "intro": self.intro,
+            "empty": self.empty(),
+            "page_actions": self.page_actions(),
+        }
+        return self.render(**{**extra, **self.context()})
 
 
 def _number(request: HttpRequest, name: str, default: int) -> int:

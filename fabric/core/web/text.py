@@ -30,7 +30,11 @@ def bytes_text(size_bytes: float | None) -> str:
     if unit == 0:
         return f"{value:.0f} B"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".") + f" {_BINARY[unit]}" if digits else f"{value:.0f} {_BINARY[unit]}"
+    return (
+        f"{value:.{digits}f}".rstrip("0").rstrip(".") + f" {_BINARY[unit]}"
+        if digits
+        else f"{value:.0f} {_BINARY[unit]}"
+    )
 
 
 def duration_text(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{state: "live" | "stale" | "reconnecting", text: string, detail: string}} Verdict
- * @typedef {{linked: boolean, polling: boolean, signedOut: boolean, everLinked: boolean, frameAgeMs: number | null, staleAfterMs: number, agents: {name: string, state: string}[]}} Evidence
+ * @typedef {{linked: boolean, polling: boolean, signedOut: boolean, everLinked: boolean, frameAgeMs: number | null, staleAfterMs: number, error?: string, agents: {name: string, state: string}[]}} Evidence
  */
 
 /**
@@ -16,10 +16,10 @@ export function judge(evidence) {
     const text = evidence.everLinked ? "reconnecting" : "connecting";
     return { state: "reconnecting", text, detail: "No connection to the server; it is tried again by itself." };
   }
-  if (evidence.frameAgeMs === null) return { state: "stale", text: "no data", detail: "Connected, but no frame has come yet. Is the scraper running?" };
+  if (evidence.frameAgeMs === null) return { state: "stale", text: "no data", detail: evidence.error || "Connected, but no frame has come yet. Is the scraper running?" };
   if (evidence.frameAgeMs > evidence.staleAfterMs) {
     const age = Math.round(evidence.frameAgeMs / 1000);
-    return { state: "stale", text: `stale ${age} s`, detail: `The last frame is ${age} s old. Is the scraper running?` };
+    return { state: "stale", text: `stale ${age} s`, detail: evidence.error || `The last frame is ${age} s old. Is the scraper running?` };
   }
   const silent = agents.filter((agent) => agent.state !== "live");
   if (silent.length) {

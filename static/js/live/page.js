@@ -37,7 +37,7 @@ export function startLivePage(plotly) {
       show(badge, judge({
         linked: socket.linked, polling: socket.polling, signedOut: socket.signedOut, everLinked: socket.everLinked,
         frameAgeMs: socket.frameAgeMs(topic), staleAfterMs: polling ? FRESH_POLLING_MS : FRESH_MS,
-        agents: socket.ring(topic).latest?.agents ?? [],
+        error: socket.errors.get(topic), agents: socket.ring(topic).latest?.agents ?? [],
       }));
     }
   };

@@ -15,6 +15,7 @@ const SILENT_AFTER_MS = 25_000;
 const POLL_EVERY_MS = 2_000;
 const POLL_AFTER_FAILURES = 2;
 const BACKFILL_EVERY_MS = 5_000;
+const CLOCK_SLACK_MS = 5_000;
 const SIGNED_OUT_CODES = new Set([4401, 4403]);
 
 /** The pause before the next try: exponential, and half of it by chance, so that a restarted server is not stormed. @param {number} failures @param {number} chance 0..1 */
@@ -136,8 +137,9 @@ export class LiveSocket {
     if (justMade && before && before.epoch === frames[0].epoch && frames[0].seq > before.seq + 1) this.backfill(topic, position);
     const latest = ring.latest;
     if (!latest || latest === before) return;
-    const ageMs = justMade ? 0 : Math.max(0, (Date.now() / 1000 + this.serverAheadS - latest.at_s) * 1000);
-    this.freshAt.set(topic, performance.now() - ageMs);
+    // Frames that catch a viewer up look like live ones: only their own time tells. A small difference is the clocks'.
+    const ageMs = Math.max(0, (Date.now() / 1000 + this.serverAheadS - latest.at_s) * 1000);
+    this.freshAt.set(topic, performance.now() - (justMade && ageMs < CLOCK_SLACK_MS ? 0 : ageMs));
   }
 
   /** Age of the newest frame in ms, or null before the first. @param {string} topic */
@@ -217,8 +219,9 @@ export class LiveSocket {
       this.everLinked = true;
       const dated = Date.parse(reply.headers.get("Date") ?? "");
       if (Number.isFinite(dated)) this.serverAheadS = (dated - Date.now()) / 1000;
-      const frames = (await reply.json()).frames ?? [];
-      this.take(topic, frames, false);
+      const answer = await reply.json();
+      if (answer.reset) this.ring(topic).reset(answer.epoch);
+      this.take(topic, answer.frames ?? [], false);
       return true;
     } catch {
       return false;
