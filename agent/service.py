@@ -17,7 +17,7 @@ from agent.engines.dram import MemoryPool
 from agent.engines.flash import FlashEngine
 from agent.engines.io_pool import IoPool
 from agent.manage.run import run_manage
-from agent.resp.commands import execute, is_write
+from agent.resp.commands import execute
 from agent.resp.server import RespServer
 from agent.runtime import AgentRuntime
 from agent.tiers import TieredStore
@@ -62,7 +62,7 @@ class Agent:
         self.config = config
         self.runtime = AgentRuntime(config, self._make_store)
         try:
-            self.server = RespServer(config, self.store, password, execute, is_write)
+            self.server = RespServer(config, self.store, password, execute)
         except OSError as error:
             raise ConfigError(_door_problem(config, error)) from None
         self._manage = ManageThread(self.runtime)
@@ -99,6 +99,7 @@ class Agent:
         self.server.stop(self.config.drain_timeout_s)
         self._manage.stop()
         self.store.close()
+        self.server.release()
         logger.info("stopped")
 
     @property

@@ -98,6 +98,11 @@ class MemoryPool:
             self._collect()
             return self._alive_bytes
 
+    def crowded(self) -> bool:
+        """Tell whether more is alive than the limit allows (as overdrafts and small values may bring about)."""
+        # What came back and was not collected only makes the first look pessimistic, so most calls need no lock.
+        return self._alive_bytes > self.limit_bytes and self.alive_bytes > self.limit_bytes
+
     @property
     def mapped_bytes(self) -> int:
         """Bytes of all segments, in use or not."""

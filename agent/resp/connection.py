@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.engines.dram import Value
-from agent.resp.output import Mark, Output, Slot
+from agent.resp.output import Output, Part, Slot
 from agent.resp.parser import Argument, ProtocolError, RequestParser
 from agent.resp.replies import error, null
 from agent.resp.transport import Transport, WouldBlock
@@ -74,17 +74,19 @@ class Connection:
             return
         self.active_s = time.monotonic()
         try:
-            if mask & ~WRITE:
-                self._receive()
-            if not self.closed and mask & WRITE:
+            if mask & WRITE:
                 self._wants_write = False
                 self.advance()
+            if mask & ~WRITE and not self.closed:
+                self._receive()
         except (OSError, ValueError) as problem:
             logger.debug("client %s: %s", self.peer, problem)
             self.close()
 
     def advance(self) -> None:
         """Send what is ready and take the commands that may be taken now."""
+        if self.closed:
+            return
         try:
             self._flush()
             self._process()
@@ -177,23 +179,21 @@ class Connection:
         """Queue an encoded reply."""
         self.output.push(data)
 
-    def reply_later(self) -> Callable[[list[bytes | Value]], None]:
+    def reply_later(self) -> Callable[[list[Part]], None]:
         """Keep the place of a reply; the returned function fills it, from any thread."""
         slot = self.output.push_slot()
         return lambda parts: self.server.call_soon(partial(self._resolve, slot, parts))
 
     def reply_found(self, found: Found) -> None:
         """Queue a block as a bulk string, a null where there is none, or the place of one still on flash."""
-        if isinstance(found, Value):
-            self.output.push_value(found)
-        elif found is None:
-            self.output.push(null(self.resp3))
-        else:
+        if isinstance(found, BlockRead):
             self._reads.append((found, self.output.push_slot()))
+        else:
+            self.output.push(null(self.resp3) if found is None else found)
 
     def measure(self, histogram: Histogram, started_s: float) -> None:
         """Count a command's duration when its reply goes to the socket."""
-        self.output.push_mark(Mark(histogram, started_s))
+        self.output.push_mark((histogram, started_s))
 
     # --- inside: receiving -------------------------------------------------------------------------------------------
 
@@ -244,30 +244,32 @@ class Connection:
     # --- inside: commands --------------------------------------------------------------------------------------------
 
     def _process(self) -> None:
-        server = self.server
+        """Carry out the commands that are there and may be taken now, then send the replies."""
+        server, output = self.server, self.output
+        pause_bytes = server.config.output_pause_bytes
         try:
-            while not self._paused():
+            while output.queued_bytes < pause_bytes and output.slots < MAX_SLOTS and self._closing_s is None:
                 command = self._held or self.parser.next_command()
                 if command is None:
                     break
-                if server.must_wait(self, command):
+                if not server.execute(self, command):
                     self._held = command
                     break
                 self._held = None
-                server.execute(self, command)
         except ProtocolError as problem:
             self.reply(error(f"ERR Protocol error: {problem}"))
             self.close_gently("protocol")
         server.command_ended(self)
-        if not self.closed:
-            self._flush()
+        self._flush()
 
     def _paused(self) -> bool:
+        output = self.output
         return (
-            self._closing_s is not None
-            or self.closed
-            or self.output.queued_bytes >= self.server.config.output_pause_bytes
-            or self.output.slots >= MAX_SLOTS
+            output.queued_bytes >= self.server.config.output_pause_bytes
+            or output.slots >= MAX_SLOTS
+            or self._closing_s is not None
+            or self._held is not None
+            or self.parser.blocked
         )
 
     def _allocate(self, size_bytes: int) -> Value | None:
@@ -292,12 +294,9 @@ class Connection:
 
     def _block_read(self, slot: Slot, size_bytes: int, value: Value | None) -> None:
         self._window_bytes -= size_bytes
-        if value is None:
-            self._resolve(slot, [null(self.resp3)])
-        else:
-            self._resolve(slot, [b"$%d\r\n" % value.size_bytes, value, b"\r\n"])
+        self._resolve(slot, [null(self.resp3) if value is None else value])
 
-    def _resolve(self, slot: Slot, parts: list[bytes | Value]) -> None:
+    def _resolve(self, slot: Slot, parts: list[Part]) -> None:
         if self.closed:
             return
         self.active_s = time.monotonic()
@@ -306,33 +305,36 @@ class Connection:
 
     def _flush(self) -> None:
         output = self.output
-        turn = 0
-        try:
-            if self._reads and output.queued_bytes < self.server.config.output_pause_bytes:
-                self._pump()
-            while turn < SEND_TURN_BYTES and (buffers := output.next_buffers()):
-                count = self._transport.send(buffers)
-                output.sent(count)
-                turn += count
-                self.stalled_since_s = None
-        except WouldBlock as block:
-            self._wants_write = block.wants_write
-            if self.stalled_since_s is None:
-                self.stalled_since_s = time.monotonic()
+        if self._reads and output.queued_bytes < self.server.config.output_pause_bytes:
+            self._pump()
+        if output.queued_bytes and not self._wants_write:
+            self._send()
         if output.marks:
             now_s = time.perf_counter()
             for histogram, started_s in output.marks:
                 histogram.observe(now_s - started_s)
             output.marks.clear()
-        if self._closing_s is not None and not output.queued_bytes and not output.slots and not self._shut:
+        if self._closing_s is not None and not (output.queued_bytes or output.slots or self._shut):
             self._shut = True
             self._transport.shutdown()
         self._update_interest()
 
+    def _send(self) -> None:
+        output, transport = self.output, self._transport
+        turn = 0
+        try:
+            while turn < SEND_TURN_BYTES and output.queued_bytes:
+                count = transport.send(output.next_buffers())
+                output.sent(count)
+                turn += count
+            self.stalled_since_s = None
+        except WouldBlock as block:
+            self._wants_write = block.wants_write
+            if turn or self.stalled_since_s is None:
+                self.stalled_since_s = time.monotonic()
+
     def _update_interest(self) -> None:
-        interest = 0
-        if self._shut or not (self._paused() or self._held or self.parser.blocked):
-            interest |= READ
+        interest = READ if self._shut or not self._paused() else 0
         if self._wants_write or self.output.queued_bytes:
             interest |= WRITE
         if interest != self.interest and not self.closed:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from itertools import islice
-from typing import NamedTuple
 
 from agent.engines.checksum import Piece
 from agent.engines.dram import Value, pieces_of
@@ -12,6 +11,12 @@ MAX_BUFFERS = 64
 """Buffers of one send: 4 MiB of chunks, more than a socket takes at once."""
 JOIN_BYTES = 4 << 10
 """Replies below this size are joined with their neighbours rather than sent from where they are."""
+CRLF = b"\r\n"
+
+Part = bytes | Value
+"""Encoded bytes, or a value to be sent as a bulk string."""
+Mark = tuple[Histogram, float]
+"""Ends the reply of one command: where to count its duration, and when it began (`time.perf_counter`)."""
 
 
 class Slot:
@@ -20,14 +25,7 @@ class Slot:
     __slots__ = ("parts",)
 
     def __init__(self) -> None:
-        self.parts: list[bytes | Value] | None = None
-
-
-class Mark(NamedTuple):
-    """Ends the reply of one command: where to count its duration, and when it began (`time.perf_counter`)."""
-
-    histogram: Histogram
-    started_s: float
+        self.parts: list[Part] | None = None
 
 
 class Output:
@@ -36,26 +34,30 @@ class Output:
     def __init__(self) -> None:
         self.queued_bytes = 0
         """Bytes that are known and not sent."""
-        self.sent_bytes = 0
-        self._ready: deque[Piece] = deque()
-        self._values: deque[tuple[int, Value]] = deque()
-        self._end = 0
-        self._waiting: deque[Slot | bytes | Value | Mark] = deque()
         self.marks: list[Mark] = []
         """Commands whose reply is ready in full."""
+        self._sent_bytes = 0
+        self._end = 0
+        self._ready: deque[Piece] = deque()
         self._joinable: list[bytes] = []
+        self._values: deque[tuple[int, Value]] = deque()
+        self._waiting: deque[Slot | Part | Mark] = deque()
 
     @property
     def slots(self) -> int:
         """Number of entries that wait for a reply which is not known yet."""
         return len(self._waiting)
 
-    def push(self, reply: bytes) -> None:
-        """Append encoded bytes."""
+    def push(self, part: Part) -> None:
+        """Append a reply."""
         if self._waiting:
-            self._waiting.append(reply)
+            self._waiting.append(part)
         else:
-            self._append(reply)
+            self._append(part)
+
+    def push_range(self, value: Value, start: int, length: int) -> None:
+        """Append a bulk string of `length` bytes of `value` from `start` on."""
+        self.push(b"$%d\r\n%b\r\n" % (length, b"".join(pieces_of(value.views, start, length))))
 
     def push_mark(self, mark: Mark) -> None:
         """Append the end of a command's reply."""
@@ -64,24 +66,13 @@ class Output:
         else:
             self.marks.append(mark)
 
-    def push_value(self, value: Value, start: int = 0, length: int | None = None) -> None:
-        """Append a bulk string of the bytes of `value`, or of `length` of them from `start` on."""
-        size = value.size_bytes if length is None else length
-        self.push(b"$%d\r\n" % size)
-        if self._waiting:
-            whole = size == value.size_bytes
-            self._waiting.append(value if whole else b"".join(pieces_of(value.views, start, size)))
-        else:
-            self._append_value(value, start, size)
-        self.push(b"\r\n")
-
     def push_slot(self) -> Slot:
         """Append the place of a reply that comes later."""
         slot = Slot()
         self._waiting.append(slot)
         return slot
 
-    def resolve(self, slot: Slot, parts: list[bytes | Value]) -> None:
+    def resolve(self, slot: Slot, parts: list[Part]) -> None:
         """Fill a place; what waited behind it becomes ready up to the next one."""
         slot.parts = parts
         waiting = self._waiting
@@ -90,26 +81,30 @@ class Output:
             if isinstance(item, Slot):
                 if item.parts is None:
                     return
-                waiting.popleft()
                 for part in item.parts:
-                    self._append_any(part)
-                continue
-            waiting.popleft()
-            if isinstance(item, Mark):
+                    self._append(part)
+            elif isinstance(item, tuple):
                 self.marks.append(item)
             else:
-                self._append_any(item)
+                self._append(item)
+            waiting.popleft()
 
     def next_buffers(self) -> list[Piece]:
         """Return what to send next, empty when nothing is ready."""
-        self._flush_joinable()
-        return list(islice(self._ready, MAX_BUFFERS))
+        if self._joinable:
+            self._join()
+        ready = self._ready
+        return list(ready) if len(ready) <= MAX_BUFFERS else list(islice(ready, MAX_BUFFERS))
 
     def sent(self, count: int) -> None:
         """Take `count` sent bytes off the queue and let go of values that are through."""
         self.queued_bytes -= count
-        self.sent_bytes += count
-        ready = self._ready
+        self._sent_bytes += count
+        ready, values = self._ready, self._values
+        if not self.queued_bytes:
+            ready.clear()
+            values.clear()
+            return
         while count:
             piece = ready.popleft()
             size = len(piece)
@@ -117,45 +112,43 @@ class Output:
                 ready.appendleft(memoryview(piece)[count:])
                 break
             count -= size
-        values = self._values
-        while values and values[0][0] <= self.sent_bytes:
+        while values and values[0][0] <= self._sent_bytes:
             values.popleft()
 
     def clear(self) -> None:
         """Drop everything."""
-        self._ready.clear()
-        self._values.clear()
-        self._waiting.clear()
-        self._joinable.clear()
-        self.marks.clear()
         self.queued_bytes = 0
+        for queue in (self._ready, self._joinable, self._values, self._waiting, self.marks):
+            queue.clear()
 
-    def _append_any(self, part: bytes | Value) -> None:
+    def _append(self, part: Part) -> None:
         if isinstance(part, Value):
-            self._append_value(part, 0, part.size_bytes)
-        else:
-            self._append(part)
-
-    def _append(self, reply: bytes) -> None:
-        self.queued_bytes += len(reply)
-        self._end += len(reply)
-        if len(reply) < JOIN_BYTES:
-            self._joinable.append(reply)
-        else:
-            self._flush_joinable()
-            self._ready.append(reply)
-
-    def _append_value(self, value: Value, start: int, length: int) -> None:
-        if length < JOIN_BYTES:
-            self._append(b"".join(pieces_of(value.views, start, length)))
+            self._append_value(part)
             return
-        self._flush_joinable()
-        self._ready.extend(pieces_of(value.views, start, length))
-        self.queued_bytes += length
-        self._end += length
-        self._values.append((self._end, value))
+        size = len(part)
+        self.queued_bytes += size
+        self._end += size
+        if size >= JOIN_BYTES:
+            self._join()
+            self._ready.append(part)
+        else:
+            self._joinable.append(part)
 
-    def _flush_joinable(self) -> None:
-        if self._joinable:
-            self._ready.append(b"".join(self._joinable))
-            self._joinable.clear()
+    def _append_value(self, value: Value) -> None:
+        size = value.size_bytes
+        if size < JOIN_BYTES:
+            self._append(b"$%d\r\n%b\r\n" % (size, b"".join(value.views)))
+            return
+        self._append(b"$%d\r\n" % size)
+        self._join()
+        self._ready.extend(value.views)
+        self.queued_bytes += size
+        self._end += size
+        self._values.append((self._end, value))
+        self._append(CRLF)
+
+    def _join(self) -> None:
+        joinable = self._joinable
+        if joinable:
+            self._ready.append(joinable[0] if len(joinable) == 1 else b"".join(joinable))
+            joinable.clear()

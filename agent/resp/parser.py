@@ -21,6 +21,9 @@ HOLD_BYTES = 64 << 10
 MAX_LINE_BYTES = 16
 """Type byte, ten digits and CRLF are at most 13."""
 
+ARRAY, BULK = b"*$"
+CRLF = b"\r\n"
+
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,9}")
 
 Argument = bytes | Value
@@ -95,12 +98,11 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Add bytes of the stream."""
-        if not self.mid_command:
-            self.started_s = time.perf_counter()
         if self._at < len(self._buffer):
-            self._buffer = self._buffer[self._at :] + data
-        else:
-            self._buffer = data
+            data = self._buffer[self._at :] + data
+        elif not self._missing:
+            self.started_s = time.perf_counter()
+        self._buffer = data
         self._at = 0
 
     def filled(self, count: int) -> None:
@@ -120,58 +122,60 @@ class RequestParser:
         Raises:
             ProtocolError: the stream broke a rule.
         """
-        if not self._missing and not self._begin():
-            return None
+        if not self._missing:
+            count = self._header(ARRAY)
+            if count is None:
+                return None
+            if not 0 < count <= self.limits.arguments:
+                raise ProtocolError("invalid multibulk length")
+            self.started_s = time.perf_counter()
+            self._missing = count
+            self.received_bytes = 0
         while self._missing:
-            if self._ending:
-                if not self._end_of_argument():
-                    return None
-            elif self.sink is not None or not self._argument():
+            if not (self._end_of_sink() if self._ending else self._take_arguments()):
                 return None
         arguments, self._arguments = self._arguments, []
         self._small_bytes = self._large = 0
-        self._holds.clear()
+        if self._holds:
+            self._holds.clear()
         return arguments
 
-    def _begin(self) -> bool:
-        line = self._line(b"*", "expected '*', got")
-        if line is None:
+    def _take_arguments(self) -> bool:
+        """Take arguments out of the buffer; False when there is no more to do before more bytes or memory come."""
+        if self.sink is not None:
             return False
-        count = _number(line, "invalid multibulk length")
-        if not 0 < count <= self.limits.arguments:
-            raise ProtocolError("invalid multibulk length")
-        self.started_s = time.perf_counter()
-        self._missing = count
-        self.received_bytes = 0
+        buffer = self._buffer
+        while self._missing:
+            length = self._length
+            if length < 0:
+                found = self._header(BULK)
+                if found is None:
+                    return False
+                length = self._length = self._checked_length(found)
+            if length >= DIRECT_BYTES:
+                return self._begin_sink(length)
+            at = self._at
+            end = at + length
+            if len(buffer) < end + 2:
+                return False
+            if buffer[end : end + 2] != CRLF:
+                raise ProtocolError("a bulk string does not end with CRLF")
+            if self._small_bytes + length > HOLD_BYTES * (1 + len(self._holds)) and not self._begin_hold():
+                return False
+            self._small_bytes += length
+            self._arguments.append(buffer[at:end])
+            self._at = end + 2
+            self._length = -1
+            self._missing -= 1
         return True
 
-    def _argument(self) -> bool:
-        """Take the next argument from the buffer, or begin to receive it; False when there is no more to do now."""
-        if self._length < 0:
-            line = self._line(b"$", "expected '$', got")
-            if line is None:
-                return False
-            length = _number(line, "invalid bulk length")
-            if length > self.limits.argument_bytes:
-                raise ProtocolError("invalid bulk length")
-            if self.received_bytes + length > self.limits.command_bytes:
-                raise ProtocolError("the command is too large")
-            self._length = length
-            self.received_bytes += length
-        length = self._length
-        if length >= DIRECT_BYTES:
-            return self._begin_sink(length)
-        end = self._at + length
-        if len(self._buffer) < end + 2:
-            return False
-        if self._small_bytes + length > HOLD_BYTES * (1 + len(self._holds)) and not self._begin_hold():
-            return False
-        self._small_bytes += length
-        self._arguments.append(self._buffer[self._at : end])
-        self._at = end
-        self._length = -1
-        self._ending = True
-        return self._end_of_argument()
+    def _checked_length(self, length: int) -> int:
+        if length > self.limits.argument_bytes:
+            raise ProtocolError("invalid bulk length")
+        self.received_bytes += length
+        if self.received_bytes > self.limits.command_bytes:
+            raise ProtocolError("the command is too large")
+        return length
 
     def _begin_hold(self) -> bool:
         hold = self._hold(HOLD_BYTES)
@@ -200,38 +204,40 @@ class RequestParser:
         self.filled(taken)
         return self.sink is None
 
-    def _end_of_argument(self) -> bool:
-        end = self._at + 2
-        if len(self._buffer) < end:
-            if self._buffer[self._at :] not in (b"", b"\r"):
-                raise ProtocolError("a bulk string does not end with CRLF")
-            return False
-        if self._buffer[self._at : end] != b"\r\n":
+    def _end_of_sink(self) -> bool:
+        at = self._at
+        ending = self._buffer[at : at + 2]
+        if len(ending) == 2 and ending == CRLF:
+            self._at = at + 2
+            self._ending = False
+            self._missing -= 1
+            return True
+        if ending not in (b"", b"\r"):
             raise ProtocolError("a bulk string does not end with CRLF")
-        self._at = end
-        self._ending = False
-        self._missing -= 1
-        return True
+        return False
 
-    def _line(self, kind: bytes, complaint: str) -> bytes | None:
-        """Return a header line without its type byte and CRLF, None when it has not arrived whole."""
+    def _header(self, kind: int) -> int | None:
+        """Return the number on a header line of that type, None when the line has not arrived whole."""
         buffer, at = self._buffer, self._at
-        if at == len(buffer):
+        if at >= len(buffer):
             return None
-        if buffer[at : at + 1] != kind:
+        if buffer[at] != kind:
             got = chr(buffer[at]) if 32 < buffer[at] < 127 else f"\\x{buffer[at]:02x}"
-            raise ProtocolError(f"{complaint} '{got}'")
-        end = buffer.find(b"\r\n", at, at + MAX_LINE_BYTES)
+            raise ProtocolError(f"expected '{kind:c}', got '{got}'")
+        end = buffer.find(CRLF, at, at + MAX_LINE_BYTES)
         if end < 0:
             if len(buffer) - at >= MAX_LINE_BYTES:
                 raise ProtocolError("a length line is too long")
             return None
         self._at = end + 2
-        return buffer[at + 1 : end]
+        digits = buffer[at + 1 : end]
+        number = _COMMON.get(digits)
+        if number is not None:
+            return number
+        # int() alone would take b" 1", b"+1", b"1_0" and more.
+        if _LENGTH.fullmatch(digits) is None:
+            raise ProtocolError("invalid multibulk length" if kind == ARRAY else "invalid bulk length")
+        return int(digits)
 
 
-def _number(digits: bytes, complaint: str) -> int:
-    # int() alone would take b" 1", b"+1", b"1_0" and more.
-    if _LENGTH.fullmatch(digits) is None:
-        raise ProtocolError(complaint)
-    return int(digits)
+_COMMON = {b"%d" % number: number for number in range(1024)}

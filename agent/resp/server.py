@@ -35,9 +35,9 @@ logger = logging.getLogger("agent.resp")
 
 
 class Executor(Protocol):
-    """Carries out one command (see `agent.resp.commands`)."""
+    """Carries out one command (see `agent.resp.commands`); False when it must be tried again later."""
 
-    def __call__(self, connection: Connection, arguments: list[Argument]) -> None: ...
+    def __call__(self, connection: Connection, arguments: list[Argument]) -> bool: ...
 
 
 class RespServer:
@@ -49,11 +49,8 @@ class RespServer:
         store: TieredStore,
         password: str,
         execute: Executor,
-        writes: Callable[[list[Argument]], bool],
     ) -> None:
         """Open the door; clients are served once `start` was called.
-
-        `execute` carries out a command, `writes` tells whether it may add to the store.
 
         Raises:
             ConfigError: the TLS files cannot be used.
@@ -70,7 +67,6 @@ class RespServer:
         self.limits_before_auth = LIMITS_BEFORE_AUTH
         self.limits = Limits(config.max_arguments, int(config.max_value_bytes), int(config.max_command_bytes))
         self._password_digest = _digest(password.encode())
-        self._writes = writes
         self._tls = tls_context(config)
         family = socket.AF_INET6 if ":" in config.resp_host else socket.AF_INET
         self._listener = socket.create_server((config.resp_host, config.resp_port), family=family, backlog=BACKLOG)
@@ -86,7 +82,8 @@ class RespServer:
         self._thirsty: set[Connection] = set()
         self._overdraft: Connection | None = None
         self._draining = False
-        self._stopped = threading.Event()
+        self._drained = threading.Event()
+        self._quitting = False
         self._thread = threading.Thread(target=self._run, name="resp", daemon=True)
         store.pool.on_freed = self._memory_freed
 
@@ -103,12 +100,20 @@ class RespServer:
         self.call_soon(self._accept_on)
 
     def stop(self, drain_timeout_s: float) -> None:
-        """Accept nobody more, finish what is under way within `drain_timeout_s`, then close everything."""
+        """Accept nobody more, finish what is under way within `drain_timeout_s`, then close every connection."""
+        if not self._thread.is_alive():
+            self._close_all()
+            return
         self.call_soon(self._drain)
-        if not self._stopped.wait(drain_timeout_s):
+        if not self._drained.wait(drain_timeout_s):
             logger.warning("some clients were cut off: they did not finish within %.1f s", drain_timeout_s)
-        self.call_soon(self._stopped.set)
+        self._quitting = True
+        self.call_soon(lambda: None)
         self._thread.join()
+
+    def release(self) -> None:
+        """Let go of what I/O threads may have used up to now: call it last, once the store is closed."""
+        os.close(self._wake_fd)
 
     def check_password(self, password: bytes) -> bool:
         """Compare in constant time."""
@@ -150,10 +155,10 @@ class RespServer:
             connection, lambda: self.store.pool.hold(size_bytes, overdraft=True)
         )
 
-    def must_wait(self, connection: Connection, command: list[Argument]) -> bool:
-        """Tell whether `command` would add to a store that cannot get rid of its blocks fast enough."""
+    def must_wait(self, connection: Connection) -> bool:
+        """Tell whether nothing may be added to the store now: it cannot get rid of its blocks fast enough."""
         pool = self.store.pool
-        if pool.alive_bytes <= pool.limit_bytes or not self._writes(command) or self._overdraft is connection:
+        if not pool.crowded() or self._overdraft is connection:
             return False
         pool.starved = True
         self._thirsty.add(connection)
@@ -178,7 +183,7 @@ class RespServer:
     def _run(self) -> None:
         next_tick_s = time.monotonic() + TICK_S
         try:
-            while not (self._stopped.is_set() and self._draining):
+            while not self._quitting:
                 for fd, mask in self._epoll.poll(TICK_S):
                     connection = self.connections.get(fd)
                     if connection is not None:
@@ -295,7 +300,7 @@ class RespServer:
             if connection.idle:
                 connection.close()
         if not self.connections:
-            self._stopped.set()
+            self._drained.set()
 
     def _close_all(self) -> None:
         for connection in list(self.connections.values()):
@@ -303,7 +308,6 @@ class RespServer:
         self.store.pool.on_freed = None
         self._epoll.close()
         self._listener.close()
-        os.close(self._wake_fd)
 
 
 def _digest(password: bytes) -> bytes:

@@ -61,8 +61,9 @@ class ReadJob:
 class Barrier:
     """Counts erasures that must be on the device before a command is answered."""
 
+    __slots__ = ("_open", "_then")
+
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._open = 0
         self._then: Callable[[], None] | None = None
 
@@ -73,12 +74,12 @@ class Barrier:
 
     def add(self) -> None:
         """Expect one more."""
-        with self._lock:
+        with _barriers:
             self._open += 1
 
     def done(self) -> None:
         """Note that one has ended."""
-        with self._lock:
+        with _barriers:
             self._open -= 1
             then = self._then if self._open == 0 else None
         if then is not None:
@@ -86,11 +87,15 @@ class Barrier:
 
     def when_done(self, then: Callable[[], None]) -> None:
         """Call `then` once nothing is outstanding: now, or later from an I/O thread."""
-        with self._lock:
+        with _barriers:
             if self._open:
                 self._then = then
                 return
         then()
+
+
+_barriers = threading.Lock()
+"""One for all: most barriers are never waited for, and making a lock for each costs more than the rare meeting."""
 
 
 class Tally:

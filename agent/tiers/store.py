@@ -27,8 +27,20 @@ class Insertion(NamedTuple):
     barrier: Barrier
 
 
-class Conditional(NamedTuple):
-    """Outcome of a conditional write: `done` is False when the condition did not hold; `old` is what was there."""
+class WriteOptions(NamedTuple):
+    """How a single block is written.
+
+    `only_if_present`: only if the key is there (True) or is not (False). `want_old`: hand out what is replaced.
+    """
+
+    expires_at_s: float | None = None
+    keep_expiry: bool = False
+    only_if_present: bool | None = None
+    want_old: bool = False
+
+
+class Written(NamedTuple):
+    """Outcome of such a write: `done` is False when its condition did not hold; `old` is what was there."""
 
     done: bool
     admitted: bool
@@ -133,30 +145,22 @@ class TieredStore:
         with self._lock:
             return self._insert(items, self._clock())
 
-    def set(
-        self,
-        key: bytes,
-        value: Value,
-        *,
-        expires_at_s: float | None = None,
-        keep_expiry: bool = False,
-        only_if_present: bool | None = None,
-        want_old: bool = False,
-    ) -> Conditional:
-        """Write one block, if it is there (`only_if_present=True`) or is not (False), or in any case (None)."""
+    def set(self, key: bytes, value: Value, options: WriteOptions) -> Written:
+        """Write one block as `options` say."""
         now_s = self._clock()
         with self._lock:
             present = self._cache.locate(key, now_s) is not None
-            old = self._bytes_of(self._mover.entries[key], None, 0) if want_old and present else None
-            if only_if_present is not None and present != only_if_present:
-                return Conditional(False, False, old, Barrier())
-            at_s = self._cache.expires_at(key) if keep_expiry and present else expires_at_s
+            old = self._bytes_of(self._mover.entries[key], None, 0) if options.want_old and present else None
+            if options.only_if_present is not None and present != options.only_if_present:
+                return Written(False, True, old, Barrier())
+            kept_s = self._cache.expires_at(key) if options.keep_expiry and present else None
+            at_s = kept_s if options.keep_expiry else options.expires_at_s
             if at_s is not None and at_s <= now_s:
-                return Conditional(True, True, old, self.delete([key])[1])
+                return Written(True, True, old, self.delete([key])[1])
             admitted, barrier = self._insert([(key, value)], now_s)
             if at_s is not None and admitted[0]:
                 self._cache.set_expiry(key, at_s)
-            return Conditional(True, admitted[0], old, barrier)
+            return Written(True, admitted[0], old, barrier)
 
     def delete(self, keys: Sequence[bytes]) -> tuple[int, Barrier]:
         """Delete blocks; return how many were there, and what must be on the device before it is confirmed."""

@@ -147,16 +147,14 @@ class FlashEngine:
     def erase_stale(self, key: bytes, scratch: Scratch) -> None:
         """Make sure that no restart finds a forgotten record of `key`. Raises `OSError`."""
         for space in (self._bulk, self._small):
-            offset = space.begin_erasing(key)
-            if offset is None:
-                continue
-            successful = False
-            try:
-                with self._header_lock:
-                    self._blank_out(offset)
-                successful = True
-            finally:
-                space.end_erasing(key, offset, successful=successful)
+            while (offset := space.begin_erasing(key)) is not None:
+                successful = False
+                try:
+                    with self._header_lock:
+                        self._blank_out(offset)
+                    successful = True
+                finally:
+                    space.end_erasing(key, offset, successful=successful)
 
     def wipe(self) -> None:
         """Make sure that no restart finds anything that was written up to now. Raises `OSError`."""

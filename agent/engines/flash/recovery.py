@@ -77,9 +77,9 @@ def _whole(geometry: Geometry, group: list[_Seen]) -> bool:
     full = head.value_bytes if inline else geometry.payload_bytes
     for part, (_, header) in enumerate(group):
         length = min(full, head.value_bytes - part * full)
-        if header._replace(payload_crc32c=head.payload_crc32c) != head._replace(
-            part=part, parts=parts, part_bytes=length
-        ):
+        # Each part has a checksum of its own, and a later expiry is written to the first header only.
+        alike = header._replace(payload_crc32c=head.payload_crc32c, expires_ms=head.expires_ms)
+        if alike != head._replace(part=part, parts=parts, part_bytes=length):
             return False
     return True
 

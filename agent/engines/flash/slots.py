@@ -19,7 +19,7 @@ class SlotSpace:
         self._changed = threading.Condition()
         self._free = list(reversed(offsets))
         self._returned: deque[Slots] = deque()
-        self._stale: dict[bytes, int] = {}
+        self._stale: dict[bytes, Slots] = {}
         self._stale_at: dict[int, bytes] = {}
         self._overwriting: set[int] = set()
         self._erasing: set[int] = set()
@@ -54,7 +54,7 @@ class SlotSpace:
                 if offset in self._overwriting:
                     self._overwriting.discard(offset)
                     if successful:
-                        del self._stale[self._stale_at.pop(offset)]
+                        self._forget_stale(offset)
             self._changed.notify_all()
 
     def claim(self, offsets: Iterable[int]) -> None:
@@ -72,30 +72,31 @@ class SlotSpace:
     def note_stale(self, key: bytes, offset: int) -> None:
         """Remember that the slot at `offset` carries the first header of a record of `key` that was let go of."""
         with self._changed:
-            self._stale[key] = offset
-            self._stale_at[offset] = key
+            self._remember_stale(key, offset)
 
     def has_stale(self, key: bytes) -> bool:
         """Tell whether such a header of `key` is left."""
         return key in self._stale
 
     def begin_erasing(self, key: bytes) -> int | None:
-        """Return where the stale header of `key` is, and keep its slot from being taken until `end_erasing`.
+        """Return where a stale header of `key` is, and keep its slot from being taken until `end_erasing`.
 
-        None when there is none any more. Waits while a write is just going over it.
+        None when there is none any more. Waits while a write is just going over the last one.
         """
         with self._changed:
-            while (offset := self._stale.get(key)) in self._overwriting:
-                self._changed.wait()
-            if offset is None:
-                return None
-            del self._stale[key], self._stale_at[offset]
-            self._collect()
-            self._erasing.add(offset)
-            if offset in self._free:
-                self._free.remove(offset)
-                self._parked.add(offset)
-            return offset
+            while offsets := self._stale.get(key):
+                offset = next((one for one in offsets if one not in self._overwriting), None)
+                if offset is None:
+                    self._changed.wait()
+                    continue
+                self._forget_stale(offset)
+                self._collect()
+                self._erasing.add(offset)
+                if offset in self._free:
+                    self._free.remove(offset)
+                    self._parked.add(offset)
+                return offset
+            return None
 
     def end_erasing(self, key: bytes, offset: int, *, successful: bool) -> None:
         """Let the slot be taken again; after a failure its header counts as stale as before."""
@@ -105,8 +106,7 @@ class SlotSpace:
                 self._parked.discard(offset)
                 self._free.append(offset)
             if not successful:
-                self._stale.setdefault(key, offset)
-                self._stale_at.setdefault(offset, key)
+                self._remember_stale(key, offset)
 
     def forget_all_stale(self) -> None:
         """Forget every stale header, as after a wipe."""
@@ -115,6 +115,19 @@ class SlotSpace:
             self._stale_at.clear()
             self._overwriting.clear()
             self._changed.notify_all()
+
+    def _remember_stale(self, key: bytes, offset: int) -> None:
+        if offset not in self._stale_at:
+            self._stale[key] = (*self._stale.get(key, ()), offset)
+            self._stale_at[offset] = key
+
+    def _forget_stale(self, offset: int) -> None:
+        key = self._stale_at.pop(offset)
+        rest = tuple(one for one in self._stale[key] if one != offset)
+        if rest:
+            self._stale[key] = rest
+        else:
+            del self._stale[key]
 
     def _collect(self) -> None:
         """Put returned slots on the stack; one whose old header is just being erased waits beside it."""

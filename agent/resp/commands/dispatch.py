@@ -12,25 +12,32 @@ from agent.stats import Histogram
 TABLE: Table = {**values.TABLE, **keyspace.TABLE, **session.TABLE, **introspect.TABLE}
 introspect.KNOWN.update(TABLE)
 
-_BY_NAME: dict[bytes, tuple[str, Command]] = {
-    spelling: (name, command) for name, command in TABLE.items() for spelling in (name.encode(), name.upper().encode())
+_Entry = tuple[str, Command, bool]
+_ENTRIES: dict[bytes, _Entry] = {
+    spelling: (name, command, "denyoom" in command.flags)
+    for name, command in TABLE.items()
+    for spelling in (name.encode(), name.upper().encode())
 }
-_WRITES = frozenset(spelling for spelling, (_, command) in _BY_NAME.items() if "write" in command.flags)
 NOAUTH = error("NOAUTH Authentication required.")
 
 logger = logging.getLogger("agent.resp")
 
 
-def execute(connection: Connection, arguments: list[Argument]) -> None:
-    """Carry out one command and queue its reply; whatever goes wrong becomes an error reply."""
-    found = _find(arguments[0])
-    if found is None:
-        connection.reply(NOAUTH if not connection.authenticated else _unknown(arguments))
-        return
-    name, command = found
-    if not connection.authenticated and not command.before_auth:
+def execute(connection: Connection, arguments: list[Argument]) -> bool:
+    """Carry out one command and queue its reply; whatever goes wrong becomes an error reply.
+
+    False when the command adds to a store that has no room for values on their way now: try again later.
+    """
+    entry = _find(arguments[0])
+    if not connection.authenticated and (entry is None or not entry[1].before_auth):
         connection.reply(NOAUTH)
-        return
+        return True
+    if entry is None:
+        connection.reply(_unknown(arguments))
+        return True
+    name, command, adds = entry
+    if adds and connection.server.must_wait(connection):
+        return False
     started_s = connection.parser.started_s
     connection.last_command = name
     try:
@@ -46,18 +53,13 @@ def execute(connection: Connection, arguments: list[Argument]) -> None:
     if histogram is None:
         histogram = histograms[name] = Histogram()
     connection.measure(histogram, started_s)
+    return True
 
 
-def is_write(arguments: list[Argument]) -> bool:
-    """Tell whether a command may add to the store."""
-    found = _find(arguments[0])
-    return found is not None and "write" in found[1].flags and "denyoom" in found[1].flags
-
-
-def _find(name: Argument) -> tuple[str, Command] | None:
+def _find(name: Argument) -> _Entry | None:
     if not isinstance(name, bytes):
         return None
-    return _BY_NAME.get(name) or _BY_NAME.get(name.lower())
+    return _ENTRIES.get(name) or _ENTRIES.get(name.lower())
 
 
 def _unknown(arguments: list[Argument]) -> bytes:

@@ -2,26 +2,15 @@
 
 import time
 from functools import partial
-from typing import NamedTuple
 
 from agent.engines.dram import Value, pieces_of
 from agent.resp.commands.base import Command, CommandError, Table, integer_of, key_of, keys_of, option, value_of
 from agent.resp.connection import Connection
 from agent.resp.parser import Argument
 from agent.resp.replies import OK, array_header, bulk, integer, null
-from agent.tiers import BlockRead, Found
-from agent.tiers.blocks import Barrier
+from agent.tiers import Barrier, BlockRead, Found, WriteOptions
 
 REFUSED = "OOM the block does not fit: it is larger than every tier of this agent's policy"
-
-
-class SetOptions(NamedTuple):
-    """What may follow key and value of SET."""
-
-    expires_at_s: float | None = None
-    keep_expiry: bool = False
-    only_if_present: bool | None = None
-    want_old: bool = False
 
 
 def get(connection: Connection, arguments: list[Argument]) -> None:
@@ -40,17 +29,21 @@ def mget(connection: Connection, arguments: list[Argument]) -> None:
 def set_(connection: Connection, arguments: list[Argument]) -> None:
     """SET key value [NX|XX] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL]"""
     key = key_of(connection, arguments[1])
-    options = parse_set_options(arguments[3:]) if len(arguments) > 3 else SetOptions()
     value = value_of(connection, arguments[2])
-    outcome = connection.server.store.set(key, value, **options._asdict())
-    if options.want_old and (outcome.admitted or not outcome.done):
-        _reply_old(connection, outcome.old, outcome.barrier)
-    elif not outcome.done:
-        connection.reply(null(connection.resp3))
-    elif not outcome.admitted:
+    if len(arguments) == 3:
+        (admitted,), barrier = connection.server.store.set_many([(key, value)])
+        if not admitted:
+            raise CommandError(REFUSED)
+        confirm(connection, OK, barrier)
+        return
+    options = parse_set_options(arguments[3:])
+    outcome = connection.server.store.set(key, value, options)
+    if not outcome.admitted:
         raise CommandError(REFUSED)
+    if options.want_old:
+        _reply_old(connection, outcome.old, outcome.barrier)
     else:
-        confirm(connection, OK, outcome.barrier)
+        confirm(connection, OK if outcome.done else null(connection.resp3), outcome.barrier)
 
 
 def mset(connection: Connection, arguments: list[Argument]) -> None:
@@ -78,7 +71,7 @@ def getrange(connection: Connection, arguments: list[Argument]) -> None:
         connection.reply(bulk(b""))
     elif isinstance(found, Value):
         first, length = _range(found.size_bytes, start, end)
-        connection.output.push_value(found, first, length)
+        connection.output.push_range(found, first, length)
     else:
         then = connection.reply_later()
         found.begin(lambda value: then([_part(value, start, end)]))
@@ -92,7 +85,7 @@ def confirm(connection: Connection, reply: bytes, barrier: Barrier) -> None:
         connection.reply(reply)
 
 
-def parse_set_options(arguments: list[Argument]) -> SetOptions:
+def parse_set_options(arguments: list[Argument]) -> WriteOptions:
     """Read what follows key and value of SET. Raises `CommandError` for anything contradictory."""
     seen: dict[str, int | None] = {}
     at = 0
@@ -110,7 +103,7 @@ def parse_set_options(arguments: list[Argument]) -> SetOptions:
             seen[kind] = None if kind == "expiry" else int(name == "XX")
         at += 1
     expires_ms = seen.get("expiry")
-    return SetOptions(
+    return WriteOptions(
         expires_at_s=None if expires_ms is None else expires_ms / 1000,
         keep_expiry="expiry" in seen and expires_ms is None,
         only_if_present=bool(seen["presence"]) if "presence" in seen else None,
@@ -131,17 +124,14 @@ def _expiry_ms(name: str, amount: int) -> int:
 
 def _reply_old(connection: Connection, old: Found, barrier: Barrier) -> None:
     """Reply with what SET … GET replaced."""
-    if not isinstance(old, BlockRead):
-        if old is None:
-            confirm(connection, null(connection.resp3), barrier)
-        elif barrier.pending:
-            barrier.when_done(partial(connection.reply_later(), [bulk(old.tobytes())]))
-        else:
-            connection.output.push_value(old)
-        return
-    then = connection.reply_later()
     nothing = null(connection.resp3)
-    old.begin(lambda value: barrier.when_done(lambda: then([nothing if value is None else bulk(value.tobytes())])))
+    if isinstance(old, BlockRead):
+        then = connection.reply_later()
+        old.begin(lambda value: barrier.when_done(lambda: then([nothing if value is None else value])))
+    elif barrier.pending:
+        barrier.when_done(partial(connection.reply_later(), [nothing if old is None else old]))
+    else:
+        connection.output.push(nothing if old is None else old)
 
 
 def _range(size: int, start: int, end: int) -> tuple[int, int]:
