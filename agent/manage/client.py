@@ -19,6 +19,8 @@ from agent.runtime import AGENT_VERSION
 CONNECT_TIMEOUT_S = 5.0
 TOTAL_TIMEOUT_S = 10.0
 """A control plane that answers no sooner is unreachable."""
+KEEPALIVE_S = 3.0
+"""Below the idle timeout of common servers (uvicorn: 5 s): a request on a connection just being closed is lost."""
 MAX_DETAIL_CHARS = 300
 
 R = TypeVar("R", bound=Message)
@@ -87,7 +89,7 @@ class ControlPlaneClient:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls, limit=2),
+            connector=aiohttp.TCPConnector(ssl=self._tls, limit=2, keepalive_timeout=KEEPALIVE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             headers={"User-Agent": f"kvagent/{AGENT_VERSION}", "Accept-Encoding": "identity"},
