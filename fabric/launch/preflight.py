@@ -19,6 +19,8 @@ from fabric.launch.processes import LOOPBACK, agent_state_dir, redis_program
 MIN_PYTHON = (3, 11)
 DISK_RESERVE_BYTES = 500 << 20
 """Free space wanted beside the flash file: database, logs, Redis."""
+FLASH_OVERHEAD = 1.2
+"""Size of the flash file in sizes of what it holds: record headers and spare slots."""
 GENERATOR_PREFIX = "generator:"
 
 
@@ -39,7 +41,8 @@ def _python() -> Iterator[str]:
 
 
 def _home() -> Iterator[str]:
-    for directory in (settings.HOME, settings.LOG_DIR, settings.RUN_DIR, settings.SECRETS_DIR, settings.HOME / "redis"):
+    ours = (settings.LOG_DIR, settings.RUN_DIR, settings.SECRETS_DIR, settings.STATIC_ROOT, settings.HOME / "redis")
+    for directory in (settings.HOME, *ours):
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -78,7 +81,7 @@ def _sizes_and_disk(names: Collection[str]) -> Iterator[str]:
             if size is None:
                 yield f"{variable}={text} is no size: give bytes or a text such as 256MiB"
             elif variable.endswith("FLASH_LIMIT"):
-                needed += max(0, size - _allocated(agent_state_dir() / "flash.kvf"))
+                needed += max(0, int(size * FLASH_OVERHEAD) - _allocated(agent_state_dir() / "flash.kvf"))
     free = shutil.disk_usage(_existing(settings.HOME)).free
     if free < needed:
         yield (
