@@ -28,7 +28,7 @@ if [ -x .venv/bin/python ] && ! usable .venv/bin/python; then
     rm -rf .venv
 fi
 if [ ! -x .venv/bin/python ] || [ ! -x .venv/bin/pip ]; then
-    python=$(find_python) || fail "needs Python 3.11 or newer and found $(python3 --version 2>&1 || echo none): install python3.11, or name one with PYTHON=/path/to/python3.11"
+    python=$(find_python) || fail "needs Python 3.11 or newer and found $(python3 --version 2>/dev/null || echo none): install python3.11, or name one with PYTHON=/path/to/python3.11"
     free_kib=$(df -Pk . | awk 'NR==2 {print $4}')
     [ "$free_kib" -ge 1048576 ] || fail "needs 1 GiB of free disk for the virtual environment and has $((free_kib / 1024)) MiB: free some, or clone onto another file system"
     rm -rf .venv

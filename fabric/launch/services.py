@@ -77,7 +77,7 @@ def register_replay_target() -> None:
 def _has_joined() -> bool:
     """Tell whether the local agent's identity is one that this database knows. A revoked one stays out."""
     try:
-        agent_id = UUID(json.loads((agent_state_dir() / "identity.json").read_bytes())["agent_id"])
+        agent_id = UUID(str(json.loads((agent_state_dir() / "identity.json").read_bytes())["agent_id"]))
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return Agent.objects.filter(pk=agent_id).exists()
