@@ -188,6 +188,7 @@ class Connection:
         """Queue a block as a bulk string, a null where there is none, or the place of one still on flash."""
         if isinstance(found, BlockRead):
             self._reads.append((found, self.output.push_slot()))
+            self._pump()
         else:
             self.output.push(null(self.resp3) if found is None else found)
 
@@ -283,7 +284,7 @@ class Connection:
     def _pump(self) -> None:
         """Begin reads from flash, in the order of their replies, as far as the window of bytes allows."""
         window = self.server.config.output_pause_bytes
-        while self._reads and (not self._window_bytes or self._window_bytes < window):
+        while self._reads and self._window_bytes < window > self.output.queued_bytes:
             read, slot = self._reads.popleft()
             self._window_bytes += read.size_bytes
             read.begin(partial(self._deliver, slot, read.size_bytes))
@@ -305,7 +306,7 @@ class Connection:
 
     def _flush(self) -> None:
         output = self.output
-        if self._reads and output.queued_bytes < self.server.config.output_pause_bytes:
+        if self._reads:
             self._pump()
         if output.queued_bytes and not self._wants_write:
             self._send()

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.engines.base import BlockEngine, CorruptBlock
 from agent.engines.dram import MemoryPool, Value
-from agent.engines.io_pool import IoPool, Scratch
+from agent.engines.io_pool import IoPool, Job, Scratch
 from agent.stats import Stats
 from agent.tiers.blocks import MISS, Barrier, BlockRead, Deliver, Entry, Found, ReadJob, Tally, Writing
 from kvcache.tiering import Move, Reason, Tier, TieredCache
@@ -32,6 +32,16 @@ Calls = list[Callable[[], None]]
 logger = logging.getLogger("agent.tiers")
 
 
+class Pin:
+    """Reads of one record that are under way, and the erasures that wait for them."""
+
+    __slots__ = ("erasures", "reads")
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.erasures: list[Job] = []
+
+
 class Mover:
     """The blocks of one store and the jobs that move them."""
 
@@ -46,6 +56,7 @@ class Mover:
         """Bytes on their way to flash."""
         self.starved: deque[Entry] = deque()
         """Entries whose write waits for slots."""
+        self._pins: dict[Any, Pin] = {}
         self._engine = engine
         self._pool = pool
         self._io = io
@@ -107,14 +118,26 @@ class Mover:
             entry.on_written.add()
         entry.value = None
 
+    def begin_at_once(self, read: BlockRead) -> None:
+        """Start reading a block that is about to be replaced: it is erased only after that."""
+        self._ensure_read(read)
+
     def erase(self, record: Any, barrier: Barrier | None) -> None:
         """Take a record's header off the device."""
-        self._submit_erase(partial(self._engine.erase, record), barrier)
+        if barrier is not None:
+            barrier.add()
+        job = partial(self._run_erase, partial(self._engine.erase, record), barrier)
+        pin = self._pins.get(record)
+        if pin is None:
+            self._io.submit_read(job)
+        else:
+            pin.erasures.append(job)
 
     def erase_stale(self, key: bytes, barrier: Barrier) -> None:
         """Take what an earlier life of `key` left on the device off it, if there is anything."""
         if self._engine.has_stale(key):
-            self._submit_erase(partial(self._engine.erase_stale, key), barrier)
+            barrier.add()
+            self._io.submit_read(partial(self._run_erase, partial(self._engine.erase_stale, key), barrier))
 
     def adopt(self, record: Any) -> None:
         """Take over a record that a restart found; limits are seen to by `TieredCache.shrink`."""
@@ -215,6 +238,7 @@ class Mover:
             entry.read.waiters.append(read)
 
     def _enqueue_read(self, job: ReadJob) -> None:
+        self._pins.setdefault(job.record, Pin()).reads += 1
         self._hungry.append(job)
         self.feed()
 
@@ -234,11 +258,6 @@ class Mover:
         self.writing_bytes += entry.size_bytes
         self._io.submit_write(partial(self._run_write, entry))
 
-    def _submit_erase(self, erase: Callable[[Scratch], None], barrier: Barrier | None) -> None:
-        if barrier is not None:
-            barrier.add()
-        self._io.submit_read(partial(self._run_erase, erase, barrier))
-
     # --- jobs (on I/O threads) ---------------------------------------------------------------------------------------
 
     def _run_read(self, job: ReadJob, value: Value, scratch: Scratch) -> None:
@@ -252,6 +271,7 @@ class Mover:
         calls: Calls = []
         with self._lock:
             self.reading -= 1
+            self._unpin(job.record)
             self._stats.flash_read_bytes += done
             self._after_read(job, outcome, problem)
             for read in job.waiters:
@@ -263,6 +283,14 @@ class Mover:
         job.waiters.clear()
         for call in calls:
             call()
+
+    def _unpin(self, record: Any) -> None:
+        pin = self._pins[record]
+        pin.reads -= 1
+        if not pin.reads:
+            del self._pins[record]
+            for erasure in pin.erasures:
+                self._io.submit_read(erasure)
 
     def _after_read(self, job: ReadJob, outcome: Value | None, problem: Exception | None) -> None:
         """Bring the entry up to date, unless it was closed or has another record by now: then nothing is to be done."""

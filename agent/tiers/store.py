@@ -151,6 +151,8 @@ class TieredStore:
         with self._lock:
             present = self._cache.locate(key, now_s) is not None
             old = self._bytes_of(self._mover.entries[key], None, 0) if options.want_old and present else None
+            if isinstance(old, BlockRead):
+                self._mover.begin_at_once(old)
             if options.only_if_present is not None and present != options.only_if_present:
                 return Written(False, True, old, Barrier())
             kept_s = self._cache.expires_at(key) if options.keep_expiry and present else None
