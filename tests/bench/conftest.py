@@ -69,6 +69,17 @@ def series(text: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
+    """One agent for all tests of a module that only put blocks of their own into it. DRAM only."""
+    running = RunningAgent(tmp_path_factory.mktemp("agent"), {"KVAGENT_FLASH_LIMIT_BYTES": "0"})
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
 @pytest.fixture
 def start_agent(tmp_path: Path) -> Iterator[Callable[..., RunningAgent]]:
     """Start agents with settings given as KVAGENT_ names without the prefix, in lower case; all end with the test."""

@@ -51,7 +51,7 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
     def start(*services: dict[str, Any], home: Path = tmp_path, ready: bool = True, **times: float) -> Running:
-        plan = {"home": str(home), "services": services, "times": times}
+        plan = {"home": str(home), "services": services, "times": {"TICK_S": 0.05} | times}
         with (home / "said").open("w") as said:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.launch.supervised", json.dumps(plan)],

@@ -1,4 +1,4 @@
-"""What `make test`, `make test-fast` and `make lint` do, in order; the first failure ends it; pytest has the last lines."""
+"""What `make test`, `make test-fast` and `make lint` do, in order; the first failure ends it; pytest speaks last."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from tests.support.postgres import postgres_bin, running_postgres
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = ROOT / ".venv" / "bin"
-DATABASE_TESTS = ["tests/fabric", "tests/telemetry"]
+DATABASE_TESTS = ["tests/fabric", "tests/telemetry", "tests/launch/test_services.py"]
 
 
 def step(title: str, *arguments: str, **environment: str) -> None:

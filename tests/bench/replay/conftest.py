@@ -1,5 +1,6 @@
 """Players against agents, and traces small enough to count by hand."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,15 +15,17 @@ from kvcache.trace import Request, read_trace, write_trace
 from tests.bench.conftest import RunningAgent, series
 
 PAYLOAD_BYTES = 256
+_NUMBERS = itertools.count()
 
 
 class CountedPlayer(Player):
-    """A player whose metrics are at hand."""
+    """A player whose metrics are at hand, and whose blocks are no other player's."""
 
     def __init__(self, agents: list[Blocks], payload_bytes: int = PAYLOAD_BYTES) -> None:
+        self.namespace = f"test-{next(_NUMBERS)}"
         self.metrics = ReplayMetrics(trace="test", model="llama-3.1-8b", payload_bytes=payload_bytes)
         costs = cost_model("llama-3.1-8b", "h100-bf16", 1)
-        super().__init__(agents, PayloadMaker(payload_bytes), self.metrics, costs, "test")
+        super().__init__(agents, PayloadMaker(payload_bytes), self.metrics, costs, self.namespace)
 
     def counted(self) -> dict[str, float]:
         """Return what it shows a scraper."""

@@ -18,9 +18,9 @@ PlayerFor = Callable[..., CountedPlayer]
 
 
 def test_first_time_misses_second_time_hits_and_every_hit_is_verified(
-    start_agent: StartAgent, player_for: PlayerFor
+    agent: RunningAgent, player_for: PlayerFor
 ) -> None:
-    player = player_for(start_agent(flash_limit_bytes=0))
+    player = player_for(agent)
     first = player.play(request(1, 2, 3))
     second = player.play(request(1, 2, 4, 5, tokens=50))
     assert (first.hit, first.miss, first.prefix) == (0, 3, 0)
@@ -37,27 +37,25 @@ def test_first_time_misses_second_time_hits_and_every_hit_is_verified(
     assert counted["kvfabric_replay_energy_saved_joules_total"] > 0
 
 
-def test_partial_tail_block_counts_its_own_tokens(start_agent: StartAgent, player_for: PlayerFor) -> None:
-    player = player_for(start_agent(flash_limit_bytes=0))
+def test_partial_tail_block_counts_its_own_tokens(agent: RunningAgent, player_for: PlayerFor) -> None:
+    player = player_for(agent)
     player.play(request(1, 2, tokens=20))
     player.play(request(1, 2, tokens=20))
     assert player.counted()['vllm:external_prefix_cache_hits_total{model_name="llama-3.1-8b"}'] == 20
 
 
-def test_hole_ends_the_prefix_but_not_the_hits(start_agent: StartAgent, player_for: PlayerFor) -> None:
-    agent = start_agent(flash_limit_bytes=0)
+def test_hole_ends_the_prefix_but_not_the_hits(agent: RunningAgent, player_for: PlayerFor) -> None:
     player = player_for(agent)
     player.play(request(1, 2, 3))
-    _redis(agent).delete(trace_block_key("test", 2))
+    _redis(agent).delete(trace_block_key(player.namespace, 2))
     outcome = player.play(request(1, 2, 3))
     assert (outcome.hit, outcome.miss, outcome.prefix) == (2, 1, 1)
 
 
-def test_wrong_byte_is_counted_used_as_a_miss_and_written_anew(start_agent: StartAgent, player_for: PlayerFor) -> None:
-    agent = start_agent(flash_limit_bytes=0)
+def test_wrong_byte_is_counted_used_as_a_miss_and_written_anew(agent: RunningAgent, player_for: PlayerFor) -> None:
     player = player_for(agent)
     player.play(request(1, 2, 3))
-    key = trace_block_key("test", 2)
+    key = trace_block_key(player.namespace, 2)
     payload = bytearray(_redis(agent).get(key) or b"")
     payload[100] ^= 1
     _redis(agent).set(key, bytes(payload))
@@ -96,8 +94,8 @@ def test_missing_password_file_is_an_error_and_not_an_end(start_agent: StartAgen
     assert player_for(agent).play(request(1)).errors == ("auth",)
 
 
-def test_request_without_blocks_is_played(start_agent: StartAgent, player_for: PlayerFor) -> None:
-    outcome = player_for(start_agent(flash_limit_bytes=0)).play(request(tokens=10))
+def test_request_without_blocks_is_played(agent: RunningAgent, player_for: PlayerFor) -> None:
+    outcome = player_for(agent).play(request(tokens=10))
     assert (outcome.hit, outcome.miss, outcome.prefix) == (0, 0, 0)
 
 
