@@ -10,6 +10,8 @@ from kvcache.trace.generator import PRESETS, generate
 GENERATOR_PREFIX = "generator:"
 MOONCAKE_BLOCK_TOKENS = 512
 """Block size of a file that does not say one: Mooncake's own traces leave it out."""
+WARM_UP_S = 3600.0
+"""Generated trace time that is left out: a population begins with nobody in it, and takes that long to fill."""
 PAUSE_S = 1.0
 """Trace time between the last request of a file and its first one again."""
 
@@ -45,10 +47,10 @@ class Source:
             SourceError: the file cannot be read, holds a bad line or no request.
         """
         if self.path is None:
-            first = None
             for request in generate(PRESETS[self.preset], self.seed):
-                first = request.timestamp_ms if first is None else first
-                yield TimedRequest((request.timestamp_ms - first) / 1000, request)
+                due_s = request.timestamp_ms / 1000 - WARM_UP_S
+                if due_s >= 0:
+                    yield TimedRequest(due_s, request)
         else:
             offset_s = 0.0
             while True:

@@ -128,3 +128,22 @@ def test_bad_line_in_the_trace_ends_it_and_is_named(replay: Callable[..., Progra
     code, text = replay(FABRIC_TRACE=str(tmp_path / "t.jsonl")).failure()
     assert code == 2
     assert "t.jsonl: line 1, field timestamp: the field is missing" in text
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["mooncake_conversation", "mooncake_synthetic", "lmcache_agents_c64"])
+def test_real_traces_are_played_without_errors(
+    replay: Callable[..., Program], agent: RunningAgent, shared_dir: Path, name: str
+) -> None:
+    program = replay(
+        FABRIC_TRACE=str(shared_dir / "traces" / f"{name}.jsonl.gz"),
+        FABRIC_REPLAY_SPEEDUP="1000",
+        FABRIC_REPLAY_TARGETS=agent.url,
+        FABRIC_REPLAY_PASSWORD_FILE=str(agent.password_file),
+    )
+    wait_until(lambda: program.counted("kvfabric_replay_requests_total") >= 200, timeout_s=20, message="200 requests")
+    shown = series(program.get().text)
+    assert shown[f'kvfabric_replay_info{{model="llama-3.1-70b",payload_bytes="256",trace="{name}"}}'] == 1
+    assert shown["kvfabric_replay_verified_blocks_total"] > 0
+    assert shown["kvfabric_replay_wrong_blocks_total"] == 0
+    assert all(value == 0 for series_name, value in shown.items() if "_errors_total" in series_name)
