@@ -70,7 +70,14 @@ def targets_for_rollout(actor: Actor, rollout_id: UUID) -> QuerySet[RolloutTarge
     """Return a rollout's targets with their agents, by agent name. Raises `NotFound` when there is no such rollout."""
     if not Rollout.objects.filter(pk=rollout_id).exists():
         raise NotFound("There is no such rollout.")
-    return RolloutTarget.objects.filter(rollout_id=rollout_id).select_related("agent").order_by("agent__name")
+    return targets_with_agents(rollout_id)
+
+
+def targets_with_agents(rollout_id: UUID) -> QuerySet[RolloutTarget]:
+    """Return a rollout's targets with their agents, by agent name, without the documents that nobody lists."""
+    large = ("previous_document", "agent__desired_document", "agent__status", "agent__capabilities")
+    targets = RolloutTarget.objects.filter(rollout_id=rollout_id).select_related("agent").defer(*large)
+    return targets.order_by("agent__name")
 
 
 def open_rollout_for_pool(actor: Actor, pool_id: UUID) -> Rollout | None:

@@ -31,7 +31,7 @@ from fabric.rollouts.domain import (
     outcome,
 )
 from fabric.rollouts.models import Rollout, RolloutTarget
-from fabric.rollouts.selectors import reasons_for_rollout
+from fabric.rollouts.selectors import reasons_for_rollout, targets_with_agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def observe_rollout(rollout_id: UUID, now: datetime) -> RolloutState | None:
         )
         if rollout is None:
             return None
-        targets = list(RolloutTarget.objects.filter(rollout=rollout).select_related("agent").order_by("agent__name"))
+        targets = list(targets_with_agents(rollout.pk))
         failpoint("rollouts.sweep.before_observe")
         for target in targets:
             observation = _observe(target, rollout, now)
