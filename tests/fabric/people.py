@@ -1,0 +1,28 @@
+"""People of each role, and API clients that carry their tokens."""
+
+from uuid import uuid4
+
+from rest_framework.test import APIClient
+
+from fabric.accounts.models import User
+from fabric.accounts.services import create_api_token
+from fabric.core.actor import Role
+
+
+def person(role: Role, name: str = "") -> User:
+    """Return a person with this role and no usable password (hashing one costs more than most tests)."""
+    user = User(username=name or f"{role}-{uuid4().hex[:8]}", role=role.value)
+    user.set_unusable_password()
+    user.save()
+    return user
+
+
+def bearer_client(user: User, role: Role | None = None) -> APIClient:
+    """Return a client with a token of `user`, of their own role unless another is given."""
+    made = create_api_token(actor=user.as_actor(), name="test", role=(role or Role(user.role)).value, expires_at=None)
+    return client_with(made.text)
+
+
+def client_with(token: str) -> APIClient:
+    """Return a client that sends this bearer token."""
+    return APIClient(headers={"authorization": f"Bearer {token}"})
