@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from fabric.accounts.models import ROLE_CHOICES, ApiToken, User
-from fabric.core.api.serializers import InputSerializer, TextField
+from fabric.core.api.serializers import FlagField, InputSerializer, TextField
 
 
 class UserSerializer(serializers.ModelSerializer[User]):
@@ -41,7 +41,7 @@ class UserChange(InputSerializer):
     """What an admin may change of a person."""
 
     role = serializers.ChoiceField(choices=ROLE_CHOICES, required=False)
-    is_active = serializers.BooleanField(required=False)
+    is_active = FlagField(required=False)
 
 
 class ResetPasswordSerializer(serializers.Serializer[Any]):

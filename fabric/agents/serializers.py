@@ -7,7 +7,7 @@ from rest_framework import serializers
 from fabric.agents.domain import MAX_JOIN_TOKEN_LIFE, MAX_JOIN_TOKEN_USES, SyncState
 from fabric.agents.models import Agent, JoinToken
 from fabric.agents.selectors import AgentOverview
-from fabric.core.api.serializers import InputSerializer, TextField, WholeNumberField
+from fabric.core.api.serializers import FlagField, IdField, InputSerializer, TextField, WholeNumberField
 
 
 class AgentTierSerializer(serializers.Serializer[Any]):
@@ -93,7 +93,7 @@ class AgentChange(InputSerializer):
     """What may be changed of an agent."""
 
     name = TextField(max_length=100, required=False)
-    pool = serializers.UUIDField(required=False, allow_null=True, help_text="Null: no pool.")
+    pool = IdField(required=False, allow_null=True, help_text="Null: no pool.")
     reason = TextField(max_length=2000, required=False, allow_blank=True)
 
 
@@ -137,11 +137,11 @@ class JoinTokenInput(InputSerializer):
     """A new join token."""
 
     name = TextField(max_length=100)
-    pool = serializers.UUIDField(source="pool_id", required=False, allow_null=True)
+    pool = IdField(source="pool_id", required=False, allow_null=True)
     expected_serial = TextField(max_length=255, required=False, allow_blank=True)
     allowed_cidr = TextField(max_length=64, required=False, allow_blank=True)
     max_uses = WholeNumberField(min_value=1, max_value=MAX_JOIN_TOKEN_USES, required=False)
-    needs_approval = serializers.BooleanField(required=False, help_text="Always so where max_uses exceeds 1.")
+    needs_approval = FlagField(required=False, help_text="Always so where max_uses exceeds 1.")
     life_s = WholeNumberField(
         min_value=60,
         max_value=int(MAX_JOIN_TOKEN_LIFE.total_seconds()),

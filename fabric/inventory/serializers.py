@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from fabric.core.api.serializers import InputSerializer, NumberField, TextField, WholeNumberField
+from fabric.core.api.serializers import FlagField, IdField, InputSerializer, NumberField, TextField, WholeNumberField
 from fabric.inventory.domain import MAX_BIGINT, MAX_INT
 from fabric.inventory.models import Dpu, Host, LifeCycle, NetworkInterface, Pod, Site, Ssd, Switch
 
@@ -33,8 +33,8 @@ def _optional_number(max_value: int = MAX_INT) -> WholeNumberField:
     return WholeNumberField(min_value=1, max_value=max_value, required=False, allow_null=True)
 
 
-def _reference(column: str, *, required: bool = False) -> serializers.UUIDField:
-    return serializers.UUIDField(source=column, required=required, allow_null=not required)
+def _reference(column: str, *, required: bool = False) -> IdField:
+    return IdField(source=column, required=required, allow_null=not required)
 
 
 def _name_of(relation: str) -> serializers.CharField:
@@ -234,7 +234,7 @@ class SsdInput(DeviceInput):
     nqn = _optional_text()
     capacity_bytes = _optional_number(MAX_BIGINT)
     logical_block_bytes = _optional_number()
-    rotational = serializers.BooleanField(required=False, allow_null=True)
+    rotational = FlagField(required=False, allow_null=True)
     endurance_dwpd: Any = NumberField(min_value=0, max_value=1000, required=False, allow_null=True)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from fabric.core.api.serializers import InputSerializer, TextField
+from fabric.core.api.serializers import IdField, InputSerializer, TextField
 from fabric.pools.models import Pool
 
 
@@ -36,7 +36,7 @@ class PoolInput(InputSerializer):
     """A pool as it is made or changed."""
 
     name = TextField(max_length=100)
-    pod = serializers.UUIDField(source="pod_id", required=False, allow_null=True)
+    pod = IdField(source="pod_id", required=False, allow_null=True)
     description = TextField(max_length=2000, required=False, allow_blank=True)
 
 

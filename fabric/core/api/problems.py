@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db import DataError
 from django.http import Http404
 from rest_framework import exceptions
@@ -92,6 +92,8 @@ def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | 
     if isinstance(error, exceptions.APIException):
         kind = _KINDS.get(error.status_code, "error")
         return problem_response(error.status_code, kind, _sentence(error), headers=_headers_of(error))
+    if isinstance(error, RequestDataTooBig):
+        return problem_response(413, "too-large", "The body is too large.")
     if isinstance(error, RecursionError):
         return problem_response(400, "bad-request", "The document is nested too deeply.")
     if isinstance(error, OverflowError | DataError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -56,6 +57,26 @@ class TextField(serializers.CharField):
             raise serializers.ValidationError("this is not a text")
         data.encode()  # a lone surrogate is a UnicodeError, answered 400
         return super().to_internal_value(data)
+
+
+class IdField(serializers.UUIDField):
+    """A UUID as text: the id of another object. It is only ever compared for equality."""
+
+    def to_internal_value(self, data: Any) -> UUID:
+        """Return the id."""
+        if not isinstance(data, str):
+            raise serializers.ValidationError("this is not an id")
+        return super().to_internal_value(data)
+
+
+class FlagField(serializers.BooleanField):
+    """A JSON true or false: no text or number passes for one."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Return the flag."""
+        if not isinstance(data, bool):
+            raise serializers.ValidationError("this is neither true nor false")
+        return data
 
 
 class ReasonInput(InputSerializer):
