@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 MAX_LOG_BYTES = 8 << 20
@@ -54,7 +55,11 @@ class BoundedLog:
             older = self._numbered(number - 1)
             if older.exists():
                 older.replace(self._numbered(number))
-        with self.path.open("rb") as source, open(self._numbered(1), "wb", opener=_private) as target:
+        with (
+            suppress(OSError),  # on a full disk the old lines are given up: the bound holds all the same
+            self.path.open("rb") as source,
+            open(self._numbered(1), "wb", opener=_private) as target,
+        ):
             shutil.copyfileobj(source, target)
         os.truncate(self.path, 0)
         self._start = 0

@@ -208,7 +208,10 @@ class Supervisor:
             self._say(f"    {line}")
 
     def _replace_undertaker(self) -> None:
-        self._undertaker = Undertaker(UNDERTAKER_GRACE_S, self._locks)
+        try:
+            self._undertaker = Undertaker(UNDERTAKER_GRACE_S, self._locks)
+        except OSError:
+            return  # no process to be had now: the next tick tries again
         for child in self._children:
             if child.runs and child.group:
                 self._undertaker.watch(child.group)

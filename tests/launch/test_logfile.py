@@ -1,7 +1,10 @@
 """Logs stay bounded while their writer holds them open."""
 
+import errno
 import os
 from pathlib import Path
+
+import pytest
 
 from fabric.launch.logfile import BoundedLog
 
@@ -40,3 +43,16 @@ def test_log_that_does_not_exist_is_empty(tmp_path: Path) -> None:
     log = BoundedLog(tmp_path / "none.log")
     assert log.last_lines(3) == []
     assert not log.rotate_if_large()
+
+
+def test_full_disk_costs_old_lines_and_not_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = BoundedLog(tmp_path / "a.log", max_bytes=10)
+    writer = log.open_for_child()
+    os.write(writer, b"x" * 20)
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    assert log.rotate_if_large()
+    assert log.path.stat().st_size == 0
+    os.close(writer)

@@ -181,6 +181,14 @@ def test_database_that_does_not_answer_is_one_line_and_exit_code_two(tmp_path: P
     assert "the database does not do its work" in _refusal(done)
 
 
+def test_closed_output_does_not_matter(up: Up) -> None:
+    """A terminal that went away is no reason to fail."""
+    command = f"{sys.executable} manage.py up --check >/dev/full"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, env=up.environment, capture_output=True, timeout=60)
+    assert b"Traceback" not in done.stderr
+    assert "Nothing stands in the way" in (up.home / "log" / "up.log").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_whole_fabric_starts_heals_stops_and_goes_on(deep_up: Up) -> None:

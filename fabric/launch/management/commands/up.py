@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -117,13 +118,12 @@ class Command(BaseCommand):
             sys.exit(EXIT_CANNOT_START)
 
     def _say(self, line: str) -> None:
-        self.stdout.write(line)
-        self.stdout.flush()
-        descriptor = self._log.open_for_child()
-        try:
-            os.write(descriptor, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n".encode())
-        finally:
-            os.close(descriptor)
+        """Tell the operator, here and in up.log. A closed terminal or a full disk must not end what runs."""
+        with suppress(OSError):
+            self.stdout.write(line)
+            self.stdout.flush()
+        with suppress(OSError), open(self._log.open_for_child(), "w") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
 
 def _has_unapplied_migrations() -> bool:
