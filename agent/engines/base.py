@@ -41,10 +41,6 @@ R = TypeVar("R", bound=Record)
 class BlockEngine(Protocol[R]):
     """Keeps records on a device. Calls with a `Scratch` block on the device and belong on an I/O thread."""
 
-    @property
-    def free_share(self) -> float:
-        """Part of the device's room that no record holds."""
-
     def recover(self, now_s: float, threads: int) -> Sequence[R]:
         """Return every whole record that is not expired, oldest first. Called once, before anything else."""
 

@@ -43,8 +43,8 @@ class Entry:
         self.record: Any = None
         self.read: ReadJob | None = None
         self.writing = Writing.NO
-        self.on_written: Barrier | None = None
-        """Set when the entry was deleted or replaced in mid-write: who waits for the record to be erased."""
+        self.on_written: list[Barrier] = []
+        """Who waits for a record that is just being written to be erased: the key was deleted or written anew."""
 
 
 class ReadJob:

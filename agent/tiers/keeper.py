@@ -20,7 +20,8 @@ SHRINK_STEP = 128
 PAUSE_S = 0.002
 WRITING_LIMIT_BYTES = 64 << 20
 """Giving back DRAM pauses while this much of it is still on its way to flash."""
-ENOUGH_FREE_SHARE = 0.1
+PRESSING_SHARE = 0.8
+"""A tier that is filled less than this has no need of the capacity that was taken from it, or of it being taken."""
 ERROR_MEMORY_S = 60.0
 
 logger = logging.getLogger("agent.keeper")
@@ -127,7 +128,9 @@ class Keeper:
         """Where slots run out before bytes do, lower the flash tier's capacity to what really fits."""
         mover = self._mover
         if not mover.starved:
-            if self._short_of_slots_since_s is not None and self._engine.free_share > ENOUGH_FREE_SHARE:
+            flash = mover.cache.policy.flash
+            pressing = mover.writing_bytes or mover.cache.usage(Tier.FLASH).bytes > PRESSING_SHARE * flash.high_bytes
+            if self._short_of_slots_since_s is not None and not pressing:
                 self.obey(self._policy)
             return
         if not mover.reading:

@@ -14,9 +14,11 @@ from typing import Any
 
 from agent.engines.base import BlockEngine, CorruptBlock
 from agent.engines.dram import MemoryPool, Value
-from agent.engines.io_pool import IoPool, Job, Scratch
+from agent.engines.io_pool import IoPool, Scratch
 from agent.stats import Stats
-from agent.tiers.blocks import MISS, Barrier, BlockRead, Deliver, Entry, Found, ReadJob, Tally, Writing
+from agent.tiers.blocks import Barrier, BlockRead, Deliver, Entry, Found, ReadJob, Writing
+from agent.tiers.erasure import Eraser
+from agent.tiers.tally import Tallies
 from kvcache.tiering import Move, Reason, Tier, TieredCache
 
 NOT_EVICTIONS = {Reason.PROMOTE, Reason.DEMOTE}
@@ -30,16 +32,6 @@ Calls = list[Callable[[], None]]
 """What to call once the lock is released."""
 
 logger = logging.getLogger("agent.tiers")
-
-
-class Pin:
-    """Reads of one record that are under way, and the erasures that wait for them."""
-
-    __slots__ = ("erasures", "reads")
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.erasures: list[Job] = []
 
 
 class Mover:
@@ -56,7 +48,8 @@ class Mover:
         """Bytes on their way to flash."""
         self.starved: deque[Entry] = deque()
         """Entries whose write waits for slots."""
-        self._pins: dict[Any, Pin] = {}
+        self.tallies = Tallies(stats)
+        self.eraser = Eraser(engine, io, self._note_error)
         self._engine = engine
         self._pool = pool
         self._io = io
@@ -110,34 +103,19 @@ class Mover:
         record, entry.record = entry.record, None
         if record is not None:
             if final:
-                self.erase(record, barrier)
+                self.eraser.erase(record, barrier)
             else:
                 self._engine.forget(record)
-        if final and entry.writing is Writing.RUNNING:
-            entry.on_written = barrier or Barrier()
-            entry.on_written.add()
+        if entry.writing is Writing.RUNNING:
+            if final:
+                self.eraser.when_written(entry, barrier)
+            else:
+                self.eraser.orphan(entry)
         entry.value = None
 
     def begin_at_once(self, read: BlockRead) -> None:
         """Start reading a block that is about to be replaced: it is erased only after that."""
         self._ensure_read(read)
-
-    def erase(self, record: Any, barrier: Barrier | None) -> None:
-        """Take a record's header off the device."""
-        if barrier is not None:
-            barrier.add()
-        job = partial(self._run_erase, partial(self._engine.erase, record), barrier)
-        pin = self._pins.get(record)
-        if pin is None:
-            self._io.submit_read(job)
-        else:
-            pin.erasures.append(job)
-
-    def erase_stale(self, key: bytes, barrier: Barrier) -> None:
-        """Take what an earlier life of `key` left on the device off it, if there is anything."""
-        if self._engine.has_stale(key):
-            barrier.add()
-            self._io.submit_read(partial(self._run_erase, partial(self._engine.erase_stale, key), barrier))
 
     def adopt(self, record: Any) -> None:
         """Take over a record that a restart found; limits are seen to by `TieredCache.shrink`."""
@@ -155,25 +133,11 @@ class Mover:
         self.entries.clear()
         self.cache = cache
 
-    def watch(self, tally: Tally, found: list[Found]) -> None:
-        """Let the blocks of a request that are still on flash hear of reads under way; `count_found` must follow."""
-        reads = [one for one in found if isinstance(one, BlockRead)]
-        tally.pending = len(reads) + 1
-        for read in reads:
-            job = read.entry.read
-            if job is not None:
-                job.waiters.append(read)
-
-    def count_found(self, tally: Tally, found: list[Found]) -> None:
-        """Count what is served from memory, and the request now or once the last of its blocks was read."""
-        stats = self._stats
-        for one, result in zip(found, tally.results, strict=True):
-            if isinstance(one, Value):
-                stats.get_blocks[result] += 1
-                stats.get_bytes[result] += one.size_bytes
-        tally.pending -= 1
-        if not tally.pending:
-            self.count(tally)
+    def watch(self, found: list[Found]) -> None:
+        """Let blocks that are still on flash hear of reads of them that are under way."""
+        for one in found:
+            if isinstance(one, BlockRead) and one.entry.read is not None:
+                one.entry.read.waiters.append(one)
 
     def begin(self, read: BlockRead, then: Deliver) -> None:
         """See `BlockRead.begin`; takes the lock itself."""
@@ -184,25 +148,6 @@ class Mover:
             if not read.done:
                 return
         then(read.value)
-
-    def settle_tally(self, read: BlockRead, *, hit: bool) -> None:
-        """Count one outcome of a request, and the request with its last one."""
-        tally = read.tally
-        if tally is None:
-            return
-        if not hit:
-            tally.results[read.index] = MISS
-        tally.pending -= 1
-        if tally.pending == 0:
-            self.count(tally)
-
-    def count(self, tally: Tally) -> None:
-        """Count a request of which every outcome is known."""
-        stats, results = self._stats, tally.results
-        for result in results:
-            stats.lookup_blocks[result] += 1
-        stats.prefix_lookup_blocks += len(results)
-        stats.prefix_hit_blocks += results.index(MISS) if MISS in results else len(results)
 
     # --- reconciling (under the lock) --------------------------------------------------------------------------------
 
@@ -238,7 +183,7 @@ class Mover:
             entry.read.waiters.append(read)
 
     def _enqueue_read(self, job: ReadJob) -> None:
-        self._pins.setdefault(job.record, Pin()).reads += 1
+        self.eraser.pin(job.record)
         self._hungry.append(job)
         self.feed()
 
@@ -271,7 +216,7 @@ class Mover:
         calls: Calls = []
         with self._lock:
             self.reading -= 1
-            self._unpin(job.record)
+            self.eraser.unpin(job.record)
             self._stats.flash_read_bytes += done
             self._after_read(job, outcome, problem)
             for read in job.waiters:
@@ -283,14 +228,6 @@ class Mover:
         job.waiters.clear()
         for call in calls:
             call()
-
-    def _unpin(self, record: Any) -> None:
-        pin = self._pins[record]
-        pin.reads -= 1
-        if not pin.reads:
-            del self._pins[record]
-            for erasure in pin.erasures:
-                self._io.submit_read(erasure)
 
     def _after_read(self, job: ReadJob, outcome: Value | None, problem: Exception | None) -> None:
         """Bring the entry up to date, unless it was closed or has another record by now: then nothing is to be done."""
@@ -308,12 +245,12 @@ class Mover:
                 self._count_move(Tier.FLASH, Tier.DRAM, entry)
             self._settle(entry)
             return
-        logger.warning("a block of %d bytes on flash is lost: %s", entry.size_bytes, problem)
+        logger.warning("a block of %d bytes on flash is lost: %s", entry.size_bytes, str(problem))
         if isinstance(problem, CorruptBlock):
             self._stats.corrupt_blocks[Tier.FLASH] += 1
         if entry.value is not None and entry.in_dram:
             # The copy in memory is whole: only the one below goes, and is written again.
-            self.erase(entry.record, None)
+            self.eraser.erase(entry.record, None)
             entry.record = None
             self._settle(entry)
         else:
@@ -356,13 +293,10 @@ class Mover:
             self._note_error("write")
         elif problem is not None:
             self._stats.corrupt_blocks[Tier.DRAM] += 1
-        if entry.on_written is not None:
-            # Deleted in mid-write: the command that did it is answered once the record is gone.
-            barrier, entry.on_written = entry.on_written, None
-            self.erase(record, barrier)
-            barrier.done()
-        elif problem is not None:
-            logger.warning("a block of %d bytes was not stored on flash: %s", entry.size_bytes, problem)
+        if self.eraser.written(entry, record):
+            return
+        if problem is not None:
+            logger.warning("a block of %d bytes was not stored on flash: %s", entry.size_bytes, str(problem))
             if not entry.closed:
                 self.drop_lost(entry)
         elif entry.closed:
@@ -400,19 +334,8 @@ class Mover:
             try:
                 self._engine.set_expiry(record, expires_at_s, scratch)
             except (CorruptBlock, OSError) as error:
-                logger.warning("the expiry of a block on flash could not be changed: %s", error)
+                logger.warning("the expiry of a block on flash could not be changed: %s", str(error))
                 return
-
-    def _run_erase(self, erase: Callable[[Scratch], None], barrier: Barrier | None, scratch: Scratch) -> None:
-        try:
-            erase(scratch)
-        except OSError as error:
-            with self._lock:
-                self._note_error("write")
-            logger.warning("a deleted block could not be erased from flash: %s", error.strerror)
-        finally:
-            if barrier is not None:
-                barrier.done()
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
@@ -422,12 +345,9 @@ class Mover:
 
     def _deliver(self, read: BlockRead, outcome: Value | None) -> None:
         read.value, read.done = outcome, True
-        self.settle_tally(read, hit=outcome is not None)
-        if outcome is not None and read.tally is not None:
-            tier = read.tally.results[read.index]
-            self._stats.get_blocks[tier] += 1
-            self._stats.get_bytes[tier] += outcome.size_bytes
+        self.tallies.settle(read, outcome)
 
     def _note_error(self, operation: str) -> None:
-        self._stats.flash_errors[operation] += 1
-        self.last_error_s = time.time()
+        with self._lock:
+            self._stats.flash_errors[operation] += 1
+            self.last_error_s = time.time()

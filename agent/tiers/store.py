@@ -104,20 +104,21 @@ class TieredStore:
                 found.append(None if tier is None else self._bytes_of(entries[keys[index]], tally, index))
             if answer.moves:
                 self._mover.apply(answer.moves)
-            self._mover.watch(tally, found)
+            self._mover.tallies.open(tally, found)
+            self._mover.watch(found)
         changed = [i for i, one in enumerate(found) if isinstance(one, Value) and self._verify and not one.intact()]
         with self._lock:
             for index in changed:
                 self._lose(keys[index], found[index])
                 found[index], tally.results[index] = None, MISS
-            self._mover.count_found(tally, found)
+            self._mover.tallies.count_found(tally, found)
         return found
 
     def abandon(self, read: BlockRead) -> None:
         """Note that nobody wants a block any more whose reading did not begin: it counts as the hit it was."""
         with self._lock:
             if not read.done and read.then is None:
-                self._mover.settle_tally(read, hit=True)
+                self._mover.tallies.abandon(read)
 
     def exists(self, keys: Iterable[bytes]) -> int:
         """Return how many of `keys` are there; a key named twice counts twice."""
@@ -171,7 +172,7 @@ class TieredStore:
             count = self.exists(set(keys))
             self._mover.apply(self._cache.remove(keys), barrier=barrier)
             for key in keys:
-                self._mover.erase_stale(key, barrier)
+                self._mover.eraser.erase_past(key, barrier)
         return count, barrier
 
     def flush(self) -> None:
@@ -190,7 +191,7 @@ class TieredStore:
         answer = self._cache.insert([(key, value.size_bytes) for key, value in items], now_s)
         self._mover.apply(answer.moves, values, barrier)
         for key in values:
-            self._mover.erase_stale(key, barrier)
+            self._mover.eraser.erase_past(key, barrier)
         stats = self.stats
         for (_, value), kept in zip(items, answer.admitted, strict=True):
             if kept:

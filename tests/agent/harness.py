@@ -138,6 +138,7 @@ def plane(
 ) -> Iterator[Plane]:
     """A store over a flash file in `directory`."""
     limit_dram, limit_flash = limits or (dram, flash)
+    directory.mkdir(parents=True, exist_ok=True)
     path = directory / "flash.kvf"
     engine = engine_type(path, limit_flash, slot_bytes, io)
     pool = MemoryPool(limit_dram + inflight)

@@ -4,6 +4,7 @@ A cache may forget, never lie: the file is not synced, so a power cut may lose o
 found out by its checksums. A killed process loses only what it had not yet handed to the kernel.
 """
 
+import contextlib
 import itertools
 import logging
 import mmap
@@ -48,11 +49,6 @@ class FlashEngine:
     def direct(self) -> bool:
         """Tell whether the page cache is bypassed."""
         return self._file.direct
-
-    @property
-    def free_share(self) -> float:
-        """Part of the bulk slots that is free."""
-        return self._bulk.free / self._bulk.total
 
     def recover(self, now_s: float, threads: int = 4) -> list[FlashRecord]:
         """Return every whole record that is not expired, oldest first; erase the headers of what is not whole.
@@ -106,11 +102,10 @@ class FlashEngine:
 
     def read(self, record: FlashRecord, value: Value, scratch: Scratch) -> int:
         """Fill `value` and seal it; return the bytes that came from the device. Raises `OSError`, `CorruptBlock`."""
-        try:
+        # A header that was just being rewritten looks torn; what is really corrupt is so at the second look too.
+        with contextlib.suppress(CorruptBlock):
             return self._read(record, value, scratch)
-        except CorruptBlock:
-            # A header that was just being rewritten looks torn; what is really corrupt is so at the second look too.
-            return self._read(record, value, scratch)
+        return self._read(record, value, scratch)
 
     def set_expiry(self, record: FlashRecord, expires_at_s: float | None, scratch: Scratch) -> None:
         """Let a written record expire at another time, also after a restart. Raises `OSError`, `CorruptBlock`."""

@@ -103,7 +103,7 @@ def test_engine_slots_come_back_only_when_no_reader_holds_the_record(tmp_path: P
     total = engine._bulk.total
     records = [put(engine, pool, b"%d" % n, payload(n, 50_000)) for n in range(total)]
     assert engine.reserve(KEY, 50_000, None) is None
-    assert engine.free_share == 0
+    assert engine._bulk.free == 0
     reader = records[5]
     engine.forget(records.pop(5))
     assert engine.reserve(KEY, 50_000, None) is None, "somebody may still read it"
