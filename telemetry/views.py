@@ -11,7 +11,7 @@ from django.urls import reverse
 from fabric.agents.selectors import agents_for_list, agents_for_overview
 from fabric.core.actor import Actor
 from fabric.core.web.filters import MAX_SEARCH_CHARS, words_in
-from fabric.core.web.pages import Page
+from fabric.core.web.pages import Fragment, Page, fingerprint
 from fabric.inventory.selectors import (
     dpus_for_list,
     hosts_for_list,
@@ -27,6 +27,7 @@ from fabric.rollouts.selectors import rollouts_for_overview
 
 MAX_HITS = 10
 MAX_POOLS = 12
+MAX_AGENTS = 50
 _DEVICE = ("name", "serial", "model", "manufacturer")
 
 
@@ -38,19 +39,38 @@ class Overview(Page):
 
     def context(self) -> dict[str, Any]:
         """Read what stands beside the charts."""
-        agents = agents_for_overview(self.actor)
-        tiers = [tier for entry in agents for tier in entry.tiers.values()]
-        return {
-            "topic": "overview",
-            "policies": [row for policy in policies_for_list(self.actor) for row in policy.pool_policies.all()][
-                :MAX_POOLS
-            ],
-            "agents": agents,
-            "states": Counter(live_word(entry.age_s, entry.sync.value) for entry in agents),
-            "stored_blocks": sum(tier["stored_blocks"] for tier in tiers),
-            "stored_bytes": sum(tier["stored_bytes"] for tier in tiers),
-            "open_rollouts": list(rollouts_for_overview(self.actor).filter(state__in=OPEN_ROLLOUT)[:MAX_POOLS]),
-        }
+        return {"topic": "overview", **status_context(self.actor)}
+
+
+class OverviewStatus(Fragment):
+    """What stands beside the charts, asked for again while the page is open."""
+
+    template_name = "telemetry/_status.html"
+
+    def context(self) -> dict[str, Any]:
+        """Read it."""
+        return status_context(self.actor)
+
+
+def status_context(actor: Actor) -> dict[str, Any]:
+    """Return agents with their sync states, what is stored, which pool runs what, and open rollouts."""
+    agents = agents_for_overview(actor)
+    tiers = [tier for entry in agents for tier in entry.tiers.values()]
+    policies = [row for policy in policies_for_list(actor) for row in policy.pool_policies.all()][:MAX_POOLS]
+    rollouts = list(rollouts_for_overview(actor).filter(state__in=OPEN_ROLLOUT)[:MAX_POOLS])
+    facts: list[Any] = [(e.agent.pk, e.sync, e.age_s is None) for e in agents]
+    facts += [(row.pool_id, row.policy_id, row.current_revision_id) for row in policies]
+    facts += [(rollout.pk, rollout.state) for rollout in rollouts]
+    return {
+        "agents": agents[:MAX_AGENTS],
+        "agents_total": len(agents),
+        "states": Counter("unreachable" if e.age_s is None or e.sync == "unreachable" else "live" for e in agents),
+        "stored_blocks": sum(tier["stored_blocks"] for tier in tiers),
+        "stored_bytes": sum(tier["stored_bytes"] for tier in tiers),
+        "policies": policies,
+        "open_rollouts": rollouts,
+        "fingerprint": fingerprint(facts),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +114,3 @@ def hits_for(actor: Actor, query: str) -> Iterable[Hits]:
         if found:
             more = reverse(url_name, query={"q": query}) if len(found) > MAX_HITS else ""
             yield Hits(label, icon, found[:MAX_HITS], more)
-
-
-def live_word(age_s: float | None, sync: str) -> str:
-    """Return live, stale or unreachable for an agent, as the live stream says it."""
-    if age_s is None or sync == "unreachable":
-        return "unreachable"
-    return "live"

@@ -13,6 +13,7 @@ from fabric.core.web.text import badge
 class ApiTokenTable(Table):
     """One's own API tokens, or everybody's for admins."""
 
+    noun = "tokens"
     key_id = MonoColumn(verbose_name="Key")
     state = Column(empty_values=(), orderable=False)
     expires_at = TimeColumn(verbose_name="Expires", default="never")

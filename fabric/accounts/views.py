@@ -67,7 +67,6 @@ class Account(Page):
             "password": PasswordForm(),
             "token": ApiTokenForm(actor=self.actor),
             "tokens": self.paged(ApiTokenTable(api_tokens_for_list(self.actor)), per_page=20),
-            "noun": "tokens",
         }
 
     def refuse(self, name: str, form: Form, error: FabricError | None = None) -> HttpResponse:

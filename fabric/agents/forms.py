@@ -17,7 +17,10 @@ class JoinTokenForm(Form):
 
     name = forms.CharField(max_length=100, help_text="What it is for, such as the machine's name.")
     pool = forms.ModelChoiceField(
-        queryset=Pool.objects.order_by("name"), required=False, help_text="The pool that the agent joins."
+        queryset=Pool.objects.order_by("name"),
+        required=False,
+        empty_label="none",
+        help_text="The pool that the agent joins.",
     )
     life_min = forms.TypedChoiceField(label="Valid for", choices=_LIVES_MIN, coerce=int, initial=60)
     max_uses = forms.IntegerField(
@@ -58,6 +61,7 @@ class AgentForm(VersionedForm):
     pool = forms.ModelChoiceField(
         queryset=Pool.objects.order_by("name"),
         required=False,
+        empty_label="none",
         help_text="An agent that moves takes the policy of its new pool. Left empty, it keeps what it runs.",
     )
     reason = forms.CharField(required=False, max_length=2000, help_text="Why? Stands in the audit log.")

@@ -85,6 +85,7 @@ def usage_context(tier: str, use: Any) -> dict[str, Any]:
 class JoinTokenTable(Table):
     """Join tokens: never their secret."""
 
+    noun = "tokens"
     token_id = MonoColumn(verbose_name="Token")
     pool = Column(linkify=True)
     uses = Column(verbose_name="Used", orderable=False)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.decorators import method_decorator
@@ -27,9 +28,9 @@ from fabric.agents.services import (
 )
 from fabric.agents.tables import AgentTable, JoinTokenTable
 from fabric.audit.selectors import audit_entries_for_object
-from fabric.core.actor import Role
+from fabric.core.actor import Actor, Role
 from fabric.core.web.forms import ReasonForm
-from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, FormPage, ListPage, Page
+from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, FormPage, Fragment, ListPage, Page, fingerprint
 
 TRUST_SERVICES = {
     TrustVerb.APPROVE: approve_agent,
@@ -95,19 +96,41 @@ class AgentDetail(AgentPage):
 
     def context(self) -> dict[str, Any]:
         """Read the agent."""
-        agent = agent_detail(self.actor, self.kwargs["pk"])
-        overview = overview_of(agent, timezone.now())
+        context = status_context(self.actor, self.kwargs["pk"])
+        agent: Agent = context["agent"]
         return {
             "title": agent.name,
-            "agent": agent,
-            "topic": f"agent:{agent.pk}",
-            "sync": overview.sync.value,
-            "tiers": overview.tiers,
-            "conditions": agent.status.get("conditions", []),
+            **context,
             "verbs": [v.value for v in TRUST_TRANSITIONS[agent.state] if self.actor.may(TRUST_ROLES[v])],
             "may_delete": self.may_operate and agent.state not in (AgentState.ACTIVE, AgentState.LOCKED),
             "history": audit_entries_for_object(self.actor, "agents.agent", agent.pk)[:HISTORY_ROWS],
         }
+
+
+class AgentStatus(Fragment):
+    """What it runs and reports, asked for again while the page is open."""
+
+    template_name = "agents/_status.html"
+
+    def context(self) -> dict[str, Any]:
+        """Read it."""
+        return status_context(self.actor, self.kwargs["pk"])
+
+
+def status_context(actor: Actor, agent_id: UUID) -> dict[str, Any]:
+    """Return what changes of an agent."""
+    agent = agent_detail(actor, agent_id)
+    overview = overview_of(agent, timezone.now())
+    conditions = agent.status.get("conditions", [])
+    facts = [agent.version, agent.state, agent.pool_id, overview.sync, agent.apply_problems, conditions]
+    return {
+        "agent": agent,
+        "topic": f"agent:{agent.pk}",
+        "sync": overview.sync.value,
+        "tiers": overview.tiers,
+        "conditions": conditions,
+        "fingerprint": fingerprint([*facts, agent.desired_generation, agent.observed_generation]),
+    }
 
 
 class AgentEdit(AgentPage, FormPage):
@@ -221,7 +244,7 @@ class JoinPage(FormPage):
     def context(self) -> dict[str, Any]:
         """Show earlier tokens too."""
         tokens = self.paged(JoinTokenTable(join_tokens_for_list(self.actor)), per_page=20)
-        return {"tokens": tokens, "noun": "tokens"}
+        return {"tokens": tokens}
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Make the token and show it, once: this answer holds its only copy."""

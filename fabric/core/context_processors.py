@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 from fabric.core.actor import Role
 from fabric.core.web.nav import sections_for
-from fabric.core.web.request import actor_of, zone_of
+from fabric.core.web.request import actor_of
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Forms of the inventory. An empty field is an unknown fact: it is stored as unknown, never as zero."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -37,7 +36,7 @@ class NounForm(VersionedForm):
                 facts[name] = value
         return facts
 
-    def initial_of(self, row: Any) -> Mapping[str, Any]:
+    def initial_of(self, row: Any) -> dict[str, Any]:
         """Return what the form shows of a row."""
         shown = {name: getattr(row, name) for name in self.fields if name != "expected_version"}
         return {**shown, "expected_version": row.version}
@@ -84,7 +83,10 @@ class HostForm(DeviceForm):
     """A host."""
 
     pod = forms.ModelChoiceField(
-        queryset=Pod.objects.select_related("site"), required=False, help_text="The pod it belongs to."
+        queryset=Pod.objects.select_related("site"),
+        required=False,
+        empty_label="none",
+        help_text="The pod it belongs to.",
     )
     os = _line("Operating system")
     architecture = _line("Architecture", "Such as `x86_64` or `aarch64`.", max_length=64)
@@ -98,7 +100,7 @@ class DpuForm(DeviceForm):
     """A DPU."""
 
     host = forms.ModelChoiceField(
-        queryset=Host.objects.order_by("name"), required=False, help_text="The machine it is in."
+        queryset=Host.objects.order_by("name"), required=False, empty_label="none", help_text="The machine it is in."
     )
     mode = _line("Mode", "Such as `DPU` or `NIC`.", max_length=32)
     bmc_address = _line("BMC address")
@@ -111,7 +113,7 @@ class SsdForm(DeviceForm):
     """An SSD."""
 
     host = forms.ModelChoiceField(
-        queryset=Host.objects.order_by("name"), required=False, help_text="The machine it is in."
+        queryset=Host.objects.order_by("name"), required=False, empty_label="none", help_text="The machine it is in."
     )
     dpu = forms.ModelChoiceField(
         label="DPU",
@@ -134,7 +136,7 @@ class SwitchForm(DeviceForm):
     """A switch."""
 
     pod = forms.ModelChoiceField(
-        queryset=Pod.objects.select_related("site"), required=False, help_text="The pod it serves."
+        queryset=Pod.objects.select_related("site"), required=False, empty_label="none", help_text="The pod it serves."
     )
     management_address = _line("Management address")
     os = _line("Operating system", "Such as `Cumulus Linux 5.9`.")

@@ -21,6 +21,7 @@ from fabric.inventory.models import Dpu, Host, NetworkInterface, Pod, Site, Sour
 class SiteTable(Table):
     """Sites."""
 
+    noun = "sites"
     name = LinkColumn()
     pod_count = NumberColumn(verbose_name="Pods")
 
@@ -33,6 +34,7 @@ class SiteTable(Table):
 class PodTable(Table):
     """Pods."""
 
+    noun = "pods"
     name = LinkColumn()
     site = Column(linkify=True)
     host_count = NumberColumn(verbose_name="Hosts")
@@ -69,6 +71,7 @@ class DeviceTable(Table):
 class HostTable(DeviceTable):
     """Hosts."""
 
+    noun = "hosts"
     pod = Column(linkify=True, order_by=("pod__site__name", "pod__name"))
     memory_bytes = BytesColumn(verbose_name="Memory")
     cpu_threads = NumberColumn(verbose_name="CPU threads")
@@ -96,6 +99,7 @@ class HostTable(DeviceTable):
 class DpuTable(DeviceTable):
     """DPUs."""
 
+    noun = "DPUs"
     host = Column(linkify=True, order_by="host__name")
     ssd_count = NumberColumn(verbose_name="SSDs")
 
@@ -108,6 +112,7 @@ class DpuTable(DeviceTable):
 class SsdTable(DeviceTable):
     """SSDs."""
 
+    noun = "SSDs"
     host = Column(linkify=True, order_by="host__name")
     capacity_bytes = BytesColumn(verbose_name="Capacity")
 
@@ -129,6 +134,7 @@ class SsdTable(DeviceTable):
 class SwitchTable(DeviceTable):
     """Switches."""
 
+    noun = "switches"
     pod = Column(linkify=True, order_by=("pod__site__name", "pod__name"))
     port_count = NumberColumn(verbose_name="Ports")
 
@@ -151,6 +157,7 @@ class SwitchTable(DeviceTable):
 class InterfaceTable(Table):
     """Network interfaces of a host."""
 
+    noun = "interfaces"
     mac = MonoColumn(verbose_name="MAC")
     speed_mbps = NumberColumn(verbose_name="Mbit/s")
     mtu = NumberColumn(verbose_name="MTU")

@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 from django.forms import BoundField
 
-from fabric.core.web.forms import Form, SizeField, VersionedForm, with_unit
+from fabric.core.web.forms import SizeField, VersionedForm, sometimes_required, with_unit
 from kvcache.policy import VERSION
 
 MAX_TEXT_CHARS = 64 * 1024
@@ -92,16 +92,14 @@ class PolicyDocumentForm(RevisionNoteForm):
             ),
             f"tiers.{tier}.capacity",
         )
-        percent = _percent_field(share, capacity.get(SHARE, 0.25))
-        percent.required = False
+        percent = sometimes_required(_percent_field(share, capacity.get(SHARE, 0.25)))
         self._put(f"{tier}-capacity_percent", percent, f"tiers.{tier}.capacity.{SHARE}")
         self._put(
             f"{tier}-capacity_bytes",
-            SizeField(
-                label="Size",
-                required=False,
-                initial=capacity.get(BYTES),
-                help_text=f"{size['description']} Such as 64GiB.",
+            sometimes_required(
+                SizeField(
+                    label="Size", initial=capacity.get(BYTES), help_text=f"{size['description']} Such as `64 GiB`."
+                )
             ),
             f"tiers.{tier}.capacity.{BYTES}",
         )
@@ -184,27 +182,45 @@ def _field_of(node: Mapping[str, Any], value: Any) -> forms.Field:
         return forms.BooleanField(required=False, **common)
     if node.get("unit") == "ratio":
         return _percent_field(node, value)
-    nullable = "anyOf" in node
-    kind = next(part for part in node["anyOf"] if part["type"] != "null") if nullable else node
-    whole = kind["type"] == "integer"
-    limits = {"min_value": kind.get("minimum"), "max_value": kind.get("maximum")}
-    field = (forms.IntegerField if whole else forms.FloatField)(required=not nullable, **limits, **common)
-    return with_unit(field, node.get("unit") or "")
+    kind = _number_in(node)
+    limits: dict[str, Any] = {"min_value": kind.get("minimum"), "max_value": kind.get("maximum")}
+    common["help_text"] += _range_text(kind, 1)
+    number = forms.IntegerField if kind["type"] == "integer" else forms.FloatField
+    return with_unit(number(required="anyOf" not in node, **limits, **common), node.get("unit") or "")
 
 
 def _percent_field(node: Mapping[str, Any], value: float) -> forms.Field:
-    kind = next((part for part in node.get("anyOf", ()) if part["type"] != "null"), node)
-    top = Decimal(str(kind.get("maximum", 1))) * _PERCENT
+    kind = _number_in(node)
     field = forms.DecimalField(
         label=node["title"],
-        help_text=node["description"],
+        help_text=node["description"] + _range_text(kind, _PERCENT),
         initial=_shown(value),
         min_value=Decimal(0),
-        max_value=top,
+        max_value=Decimal(str(kind.get("maximum", 1))) * _PERCENT,
         max_digits=24,
         widget=forms.NumberInput(attrs={"step": "any"}),
     )
     return with_unit(field, "%")
+
+
+def _number_in(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a property that describes its number; a property that may be null has it in `anyOf`."""
+    found: Mapping[str, Any] = next((part for part in node.get("anyOf", ()) if part["type"] != "null"), node)
+    return found
+
+
+def _range_text(kind: Mapping[str, Any], factor: Decimal | int) -> str:
+    """Return the allowed range as a sentence, or nothing where there is none."""
+    low = kind.get("minimum", kind.get("exclusiveMinimum"))
+    high = kind.get("maximum", kind.get("exclusiveMaximum"))
+    if low is None or high is None:
+        return ""
+    above = "above " if "exclusiveMinimum" in kind else ""
+    return f" Range: {above}{_plain(low, factor)} to {_plain(high, factor)}."
+
+
+def _plain(number: float, factor: Decimal | int) -> str:
+    return f"{(Decimal(str(number)) * factor).normalize():f}"
 
 
 def _shown(ratio: float) -> str:

@@ -42,6 +42,7 @@ class PolicyTable(Table):
 class RevisionTable(Table):
     """Revisions of one policy, newest first."""
 
+    noun = "revisions"
     number = LinkColumn(verbose_name="Revision")
     digest = MonoColumn()
     created_at = TimeColumn(verbose_name="Written")

@@ -42,7 +42,7 @@ class PolicyList(ListPage):
 
     title = "Policies"
     noun = "policies"
-    intro = "What each memory tier keeps and for how long. A policy is a line of revisions; a rollout carries one to a pool."
+    intro = "What each tier keeps and for how long. A policy is a line of revisions; a rollout carries one to a pool."
     table_class = PolicyTable
     filterset_class = PolicyFilter
 
@@ -54,7 +54,7 @@ class PolicyList(ListPage):
         """Say what a policy is."""
         return Empty(
             "No policies yet",
-            "A policy says how much of each agent's DRAM and flash keeps KV blocks, which block leaves first, and after "
+            "A policy says how much of each agent's DRAM and flash keeps KV blocks, which leave first, and after "
             "how long. Agents without one run a quarter of their DRAM and half of their flash, LRU.",
             "policy",
             "New policy",

@@ -15,6 +15,7 @@ class PoolForm(VersionedForm):
     pod = forms.ModelChoiceField(
         queryset=Pod.objects.select_related("site"),
         required=False,
+        empty_label="none",
         help_text="The pod whose agents belong here. Left empty, agents of any pod may.",
     )
     description = forms.CharField(

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from fabric.audit.selectors import audit_entries_for_object
+from fabric.core.actor import Actor
 from fabric.core.web.forms import ReasonForm
-from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, FormPage, ListPage, Page
+from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, FormPage, Fragment, ListPage, Page, fingerprint
 from fabric.pools.filters import PoolFilter
 from fabric.pools.forms import PoolForm
 from fabric.pools.models import Pool
@@ -69,19 +71,43 @@ class PoolDetail(PoolPage):
         return [Crumb("Pools", reverse("pools:list"))]
 
     def context(self) -> dict[str, Any]:
-        """Read the pool. Members, policy and rollouts lie in apps above: their rows come through the pool's relations."""
-        summary = pool_summary(self.actor, self.kwargs["pk"])
-        pool: Any = summary.pool
+        """Read the pool."""
+        context = status_context(self.actor, self.kwargs["pk"])
+        pool: Any = context["pool"]
         return {
             "title": pool.name,
-            "pool": pool,
-            "summary": summary,
-            "topic": f"pool:{pool.pk}",
-            "members": pool.agents.order_by("name"),
-            "running": getattr(pool, "pool_policy", None),
+            **context,
             "rollouts": pool.rollouts.select_related("revision__policy", "pool")[:MAX_ROLLOUTS],
             "history": audit_entries_for_object(self.actor, "pools.pool", pool.pk)[:HISTORY_ROWS],
         }
+
+
+class PoolStatus(Fragment):
+    """Capacity, policy and members, asked for again while the page is open."""
+
+    template_name = "pools/_status.html"
+
+    def context(self) -> dict[str, Any]:
+        """Read them."""
+        return status_context(self.actor, self.kwargs["pk"])
+
+
+def status_context(actor: Actor, pool_id: UUID) -> dict[str, Any]:
+    """Return what changes of a pool. Members and policy lie in apps above: their rows come through its relations."""
+    summary = pool_summary(actor, pool_id)
+    pool: Any = summary.pool
+    members = list(pool.agents.order_by("name"))
+    running = getattr(pool, "pool_policy", None)
+    facts: list[Any] = [(a.pk, a.state, a.desired_generation, a.observed_generation) for a in members]
+    facts += [pool.version, running and running.current_revision_id]
+    return {
+        "pool": pool,
+        "summary": summary,
+        "topic": f"pool:{pool.pk}",
+        "members": members,
+        "running": running,
+        "fingerprint": fingerprint(facts),
+    }
 
 
 class PoolCreate(FormPage):

@@ -1,20 +1,18 @@
 """Pages of rollouts: list, one rollout with its targets as they move, starting one, and the verbs."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
 from django.urls import reverse
 
 from fabric.audit.selectors import audit_entries_for_object
 from fabric.core.actor import Role
 from fabric.core.errors import FabricError, NotAllowed, NotFound
 from fabric.core.web.errors import flash
-from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, ListPage, Page
+from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, Fragment, ListPage, Page, fingerprint
 from fabric.policies.selectors import revision_diff
 from fabric.rollouts.domain import OPEN_ROLLOUT, RolloutState, TargetState, Verb
 from fabric.rollouts.filters import RolloutFilter
@@ -86,15 +84,14 @@ class RolloutPage(Page):
         }
 
 
-class RolloutProgress(RolloutPage):
-    """What moves: state, progress, reasons, targets, buttons. Answers 204 when nothing has changed since `seen`."""
+class RolloutProgress(Fragment):
+    """What moves: state, progress, reasons, targets, buttons."""
 
-    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Render the part, or say that it is the same."""
-        context = progress_context(rollout_detail(self.actor, self.kwargs["pk"]))
-        if request.GET.get("seen") == context["fingerprint"]:
-            return HttpResponse(status=204)
-        return render(request, "rollouts/_progress.html", context)
+    template_name = "rollouts/_progress.html"
+
+    def context(self) -> dict[str, Any]:
+        """Read what moves."""
+        return progress_context(rollout_detail(self.actor, self.kwargs["pk"]))
 
 
 def progress_context(detail: RolloutDetail) -> dict[str, Any]:
@@ -124,7 +121,7 @@ def progress_context(detail: RolloutDetail) -> dict[str, Any]:
         "total": len(detail.targets),
         "in_sync": counts[TargetState.IN_SYNC.value],
         "is_open": RolloutState(rollout.state) in OPEN_ROLLOUT,
-        "fingerprint": hashlib.sha256(repr(facts).encode()).hexdigest()[:16],
+        "fingerprint": fingerprint(facts),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django import template
 from django.forms import BoundField, CheckboxInput, RadioSelect
 from django.templatetags.static import static
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from fabric.core.web import text
@@ -80,6 +80,33 @@ def short_digest(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12] or "–"
 
 
+@register.filter
+def code_marks(help_text: str) -> SafeString:
+    """Return a help text in which `backticks` mark what is to be typed, as safe HTML."""
+    parts = str(help_text).split("`")
+    rows = (("code" if index % 2 else "span", part) for index, part in enumerate(parts) if part)
+    return format_html_join("", "<{0}>{1}</{0}>", rows)
+
+
+@register.filter
+def field_names(changed: dict[str, Any]) -> str:
+    """Return the names of changed fields, or how many there are when they would fill more than a line."""
+    names = ", ".join(name.replace("_", " ") for name in changed)
+    return names if len(names) <= 60 else f"{len(changed)} fields"
+
+
+@register.filter
+def yesno_word(status: str) -> str:
+    """Return yes or no for a condition's true or false."""
+    return {"true": "yes", "false": "no"}.get(status, status)
+
+
+@register.filter
+def condition_tone(status: str) -> str:
+    """Return the tone of an agent's condition: what it reports as true is something to look at."""
+    return {"true": "warn", "false": "ok"}.get(status, "idle")
+
+
 @register.inclusion_tag("components/fact.html")
 def fact(label: str, value: object = None, *, mono: bool = False, url: str = "") -> dict[str, Any]:
     """Show one fact of a definition list; an unknown one is a dash, never zero or a guess."""
@@ -95,6 +122,7 @@ def field(bound: BoundField) -> dict[str, Any]:
         "unit": getattr(bound.field, "unit", ""),
         "check": isinstance(widget, CheckboxInput),
         "choices": isinstance(widget, RadioSelect),
+        "optional": not (bound.field.required or getattr(bound.field, "sometimes_required", False)),
     }
 
 

@@ -15,7 +15,7 @@ def sentence(problem: Problem) -> str:
 
 
 def add_to_form(error: FabricError, form: Form) -> None:
-    """Put each problem beside the field at fault; what concerns no field of the form stands above it, after the title."""
+    """Put each problem beside the field at fault; what concerns no field of the form stands above, after the title."""
     form.add_error(None, error.title)
     for problem in error.problems:
         field = form.field_for(problem.field)

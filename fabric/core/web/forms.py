@@ -54,6 +54,13 @@ def with_unit(field: forms.Field, unit: str) -> forms.Field:
     return field
 
 
+def sometimes_required(field: forms.Field) -> forms.Field:
+    """Return the field as one that the form itself asks for when another choice makes it needed."""
+    field.required = False
+    vars(field)["sometimes_required"] = True
+    return field
+
+
 def choices_of(enumeration: Any, *, empty: str = "") -> list[tuple[str, str]]:
     """Return an enumeration's choices, with a first empty one where `empty` names it."""
     choices = [(str(value), str(label)) for value, label in enumeration.choices]

@@ -1,5 +1,6 @@
 """Base views of pages: each parses, makes one call, renders. Service errors are mapped here, once for all pages."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -104,6 +105,22 @@ class Page(View):
         return render(self.request, self.template_name, context, status=status)
 
 
+class Fragment(Page):
+    """A part of a page that the page itself asks for again and again; 204 while it would say the same as `seen`."""
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Render the part, or say that nothing has changed."""
+        context = self.context()
+        if request.GET.get("seen") == context["fingerprint"]:
+            return HttpResponse(status=204)
+        return render(request, self.template_name, context)
+
+
+def fingerprint(facts: Iterable[Any]) -> str:
+    """Return a short text that changes whenever the facts do."""
+    return hashlib.sha256(repr(list(facts)).encode()).hexdigest()[:16]
+
+
 class ListPage(Page):
     """A filtered, sorted, paged table; `?export=csv` gives the filtered rows as a file."""
 
@@ -140,6 +157,7 @@ class ListPage(Page):
         table = self.paged(table_class(rows if filterset is None else filterset.qs))
         if request.GET.get("export") == "csv":
             return csv_response(table, noun)
+        table.noun = noun.lower() if noun[1:].islower() else noun
         extra = {
             "table": table,
             "filterset": filterset,

@@ -16,7 +16,9 @@ DASH = "–"
 
 
 class Table(tables.Table):  # type: ignore[misc]
-    """A dense table. Subclasses name a model or a sequence of columns in `Meta`."""
+    """A dense table. Subclasses name a model or a sequence of columns in `Meta`. `noun` is what its rows are called."""
+
+    noun = "rows"
 
     class Meta:
         attrs = {"class": "data"}
@@ -40,6 +42,9 @@ class LinkColumn(tables.Column):  # type: ignore[misc]
 
 class TimeColumn(tables.Column):  # type: ignore[misc]
     """How long ago, with the moment itself in the reader's time zone as title."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(attrs={"td": {"class": "nowrap"}}, **options)
 
     def render(self, value: datetime, table: Table) -> SafeString:
         """Return the `<time>` element."""

@@ -15,6 +15,8 @@ const MIN_DRAW_INTERVAL_MS = 950; // a frame a second, with room for jitter: nev
 const WINDOW_S = 300;
 const LEAST_WINDOW_S = 60;
 const TABLE_ROWS = 60;
+const MARKS_SHOWN = 12;
+const LABEL_PX = 165;
 const CONFIG = {
   displaylogo: false,
   showSendToCloud: false,
@@ -137,13 +139,13 @@ export class Chart {
         range: [local(from, this.zone), local(latest, this.zone)],
         tickformat: "%H:%M:%S",
         hoverformat: "%H:%M:%S",
-        nticks: 5,
+        nticks: this.plot.clientWidth > 600 ? 8 : 4,
         gridcolor: grid,
         linecolor: grid,
         zeroline: false,
         fixedrange: false,
       },
-      .../** @type {object} */ (this.marks(ring, from)),
+      .../** @type {object} */ (this.marks(ring, from, latest)),
     };
     for (const [name, axis] of Object.entries(this.spec.axes)) {
       /** @type {any} */ (layout)[name === "y2" ? "yaxis2" : "yaxis"] = this.axis(name, axis, lines, grid);
@@ -154,33 +156,34 @@ export class Chart {
   /** @param {string} name @param {AxisSpec} axis @param {import("./lines.js").Line[]} lines @param {string} grid */
   axis(name, axis, lines, grid) {
     const highest = Math.max(...lines.filter((line) => line.axis === name).flatMap((line) => line.y.map((value) => value ?? 0)), 0);
-    const top = axis.max ?? (highest > 0 ? highest * 1.08 : 1);
+    const top = axis.max ?? niceTop(highest, axis.unit);
     const second = name === "y2";
     return {
       range: [0, top],
       fixedrange: true,
       gridcolor: second ? "rgba(0,0,0,0)" : grid,
       zeroline: false,
-      nticks: 5,
       ...(second ? { overlaying: "y", side: "right" } : {}),
       ...tickStyle(axis.unit, top),
     };
   }
 
-  /** Marks as vertical lines with their labels. @param {Ring} ring @param {number} from */
-  marks(ring, from) {
+  /** Marks as vertical lines; those that stand close together share one label. @param {Ring} ring @param {number} from @param {number} to */
+  marks(ring, from, to) {
     const color = rgb(this.plot, "--mark");
-    const marks = ring.marks().filter((mark) => mark.at_s >= from).slice(-12);
+    const marks = ring.marks().filter((mark) => mark.at_s >= from && mark.at_s <= to).slice(-MARKS_SHOWN);
+    const labelS = (to - from) * Math.min(1, LABEL_PX / Math.max(1, this.plot.clientWidth));
     return {
       shapes: marks.map((mark) => ({
         type: "line", xref: "x", yref: "paper", y0: 0, y1: 1,
         x0: local(mark.at_s, this.zone), x1: local(mark.at_s, this.zone),
         line: { color, width: 1, dash: "dot" },
       })),
-      annotations: marks.map((mark, index) => ({
-        x: local(mark.at_s, this.zone), xref: "x", yref: "paper", y: 1 - 0.1 * (index % 3), yanchor: "bottom",
-        xanchor: mark.at_s - from > WINDOW_S / 2 ? "right" : "left",
-        text: shortened(mark.label), hovertext: `${mark.label} (${clock(mark.at_s, this.zone)})`,
+      annotations: clusters(marks, labelS, to).map((cluster) => ({
+        x: local(cluster[0].at_s, this.zone), xref: "x", yref: "paper", y: 1, yanchor: "bottom",
+        xanchor: to - cluster[0].at_s < labelS ? "right" : "left",
+        text: shortened(cluster[0].label) + (cluster.length > 1 ? ` +${cluster.length - 1}` : ""),
+        hovertext: cluster.map((mark) => `${clock(mark.at_s, this.zone)} ${mark.label}`).join("<br>"),
         showarrow: false, font: { size: 10, color }, captureevents: true,
       })),
     };
@@ -246,18 +249,49 @@ export class Chart {
   }
 }
 
+/** Neighbours whose labels would run into each other, in order of time. Near the end labels stand to the left of their line. @param {import("./ring.js").Mark[]} marks @param {number} widthS @param {number} to */
+function clusters(marks, widthS, to) {
+  const found = /** @type {import("./ring.js").Mark[][]} */ ([]);
+  for (const mark of marks) {
+    const last = found[found.length - 1];
+    const room = to - mark.at_s < widthS ? 2 * widthS : widthS;
+    if (last && mark.at_s - last[0].at_s < room) last.push(mark);
+    else found.push([mark]);
+  }
+  return found;
+}
+
 /** @param {string} label */
 function shortened(label) {
   return label.length > 26 ? `${label.slice(0, 25)}…` : label;
 }
 
-/** @param {string} unit @param {number} top */
+/** A round end of the axis above the highest value: the scale then stands still while values breathe. @param {number} highest @param {string} unit */
+function niceTop(highest, unit) {
+  if (highest <= 0) return 1;
+  if (unit === "B" || unit === "B/s") {
+    const step = 2 ** Math.floor(Math.log2(highest)) / 4;
+    return Math.ceil((highest * 1.02) / step) * step;
+  }
+  const step = 10 ** Math.floor(Math.log10(highest)) / (highest / 10 ** Math.floor(Math.log10(highest)) < 2.5 ? 4 : 1);
+  return Math.ceil((highest * 1.02) / step) * step;
+}
+
+/** Four or fewer parts of the axis at round values. @param {string} unit @param {number} top */
 function tickStyle(unit, top) {
-  if (unit === "ratio") return { tickformat: ".0%" };
   if (unit === "B") return byteTicks(top);
   if (unit === "B/s") return byteTicks(top, "/s");
-  if (unit === "s" || unit === "W") return { tickformat: "~s", ticksuffix: unit };
-  return { tickformat: "~s" };
+  const ticks = { tickmode: "linear", tick0: 0, dtick: roundStep(top) };
+  if (unit === "ratio") return { ...ticks, tickformat: ".0%" };
+  if (unit === "s" || unit === "W") return { ...ticks, tickformat: "~s", ticksuffix: unit };
+  return { ...ticks, tickformat: "~s" };
+}
+
+/** @param {number} top */
+function roundStep(top) {
+  const rough = top / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * ([1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough * 0.999) ?? 10);
 }
 
 /** @param {import("./lines.js").Line} line */
