@@ -21,10 +21,15 @@ logger = logging.getLogger("agent.tiers")
 
 
 class Insertion(NamedTuple):
-    """Outcome of a write: which items are kept, and what must be on the device before it is confirmed."""
+    """Outcome of a write: which items are kept, and what must be on the device before it is confirmed.
+
+    `hopeless`: every item is larger than every tier. Others that were not kept found no room beside the blocks of
+    their own request, which is no error: a cache may forget.
+    """
 
     admitted: list[bool]
     barrier: Barrier
+    hopeless: bool = False
 
 
 class WriteOptions(NamedTuple):
@@ -40,12 +45,12 @@ class WriteOptions(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Outcome of such a write: `done` is False when its condition did not hold; `old` is what was there."""
+    """Outcome of such a write: `done` is False when its condition did not hold, `old` is what was there."""
 
     done: bool
-    admitted: bool
     old: Found
     barrier: Barrier
+    hopeless: bool = False
 
 
 class TieredStore:
@@ -155,15 +160,15 @@ class TieredStore:
             if isinstance(old, BlockRead):
                 self._mover.begin_at_once(old)
             if options.only_if_present is not None and present != options.only_if_present:
-                return Written(False, True, old, Barrier())
+                return Written(False, old, Barrier())
             kept_s = self._cache.expires_at(key) if options.keep_expiry and present else None
             at_s = kept_s if options.keep_expiry else options.expires_at_s
             if at_s is not None and at_s <= now_s:
-                return Written(True, True, old, self.delete([key])[1])
-            admitted, barrier = self._insert([(key, value)], now_s)
-            if at_s is not None and admitted[0]:
+                return Written(True, old, self.delete([key])[1])
+            insertion = self._insert([(key, value)], now_s)
+            if at_s is not None and insertion.admitted[0]:
                 self._cache.set_expiry(key, at_s)
-            return Written(True, admitted[0], old, barrier)
+            return Written(True, old, insertion.barrier, insertion.hopeless)
 
     def delete(self, keys: Sequence[bytes]) -> tuple[int, Barrier]:
         """Delete blocks; return how many were there, and what must be on the device before it is confirmed."""
@@ -192,14 +197,20 @@ class TieredStore:
         self._mover.apply(answer.moves, values, barrier)
         for key in values:
             self._mover.eraser.erase_past(key, barrier)
-        stats = self.stats
+        stats, hopeless = self.stats, True
         for (_, value), kept in zip(items, answer.admitted, strict=True):
             if kept:
                 stats.set_blocks += 1
                 stats.set_bytes += value.size_bytes
-            else:
-                stats.set_refused["no_room"] += 1
-        return Insertion(answer.admitted, barrier)
+            too_large = not kept and value.size_bytes > self._largest_bytes()
+            hopeless = hopeless and too_large
+            if not kept:
+                stats.set_refused["too_large" if too_large else "no_room"] += 1
+        return Insertion(answer.admitted, barrier, hopeless)
+
+    def _largest_bytes(self) -> int:
+        policy = self._cache.policy
+        return max(policy.dram.high_bytes, policy.flash.high_bytes)
 
     # --- age ---------------------------------------------------------------------------------------------------------
 

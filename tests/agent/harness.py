@@ -101,11 +101,11 @@ class Plane:
 
     def set(self, key: bytes, data: bytes) -> bool:
         """Store a block; wait for what must be on the device first."""
-        (admitted,), barrier = self.store.set_many([(key, fill(self.pool, data))])
+        insertion = self.store.set_many([(key, fill(self.pool, data))])
         done = threading.Event()
-        barrier.when_done(done.set)
+        insertion.barrier.when_done(done.set)
         assert done.wait(10)
-        return admitted
+        return insertion.admitted[0]
 
     def get(self, key: bytes) -> bytes | None:
         """Look a block up."""

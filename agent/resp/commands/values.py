@@ -31,14 +31,14 @@ def set_(connection: Connection, arguments: list[Argument]) -> None:
     key = key_of(connection, arguments[1])
     value = value_of(connection, arguments[2])
     if len(arguments) == 3:
-        (admitted,), barrier = connection.server.store.set_many([(key, value)])
-        if not admitted:
+        insertion = connection.server.store.set_many([(key, value)])
+        if insertion.hopeless:
             raise CommandError(REFUSED)
-        confirm(connection, OK, barrier)
+        confirm(connection, OK, insertion.barrier)
         return
     options = parse_set_options(arguments[3:])
     outcome = connection.server.store.set(key, value, options)
-    if not outcome.admitted:
+    if outcome.hopeless:
         raise CommandError(REFUSED)
     if options.want_old:
         _reply_old(connection, outcome.old, outcome.barrier)
@@ -53,7 +53,7 @@ def mset(connection: Connection, arguments: list[Argument]) -> None:
     keys = keys_of(connection, arguments[1::2])
     items = [(key, value_of(connection, argument)) for key, argument in zip(keys, arguments[2::2], strict=True)]
     outcome = connection.server.store.set_many(items)
-    if not any(outcome.admitted):
+    if outcome.hopeless:
         raise CommandError(REFUSED)
     confirm(connection, OK, outcome.barrier)
 

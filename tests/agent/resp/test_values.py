@@ -120,10 +120,10 @@ def test_getrange_like_redis(client: redis.Redis, service: Served) -> None:
 
 
 def test_value_larger_than_every_tier_is_refused_and_counted(service: Served, client: redis.Redis) -> None:
-    before = service.plane.store.stats.set_refused["no_room"]
+    before = service.plane.store.stats.set_refused["too_large"]
     with pytest.raises(redis.exceptions.OutOfMemoryError, match="larger than every tier"):
         client.set("k", bytes(33 * MIB))
-    assert service.plane.store.stats.set_refused["no_room"] == before + 1
+    assert service.plane.store.stats.set_refused["too_large"] == before + 1
     assert client.exists("k") == 0
     assert client.ping()
 

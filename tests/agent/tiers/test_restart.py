@@ -140,9 +140,9 @@ def test_key_written_anew_while_its_evicted_record_is_being_written_leaves_no_ol
         store_blocks(below, 3)
         assert below.store.exists([b"k"]) == 0, "evicted in mid-write"
         confirmed = threading.Event()
-        (admitted,), barrier = below.store.set_many([(b"k", fill(below.pool, payload("v2", 100_000)))])
-        assert admitted
-        barrier.when_done(confirmed.set)
+        insertion = below.store.set_many([(b"k", fill(below.pool, payload("v2", 100_000)))])
+        assert insertion.admitted == [True]
+        insertion.barrier.when_done(confirmed.set)
         assert not confirmed.wait(0.1), "v1 may still reach the device"
         gate.set()
         assert confirmed.wait(5)
