@@ -20,6 +20,22 @@ SLEEPS = "import time; print('up'); time.sleep(600)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up'); time.sleep(600)"
 
 
+def command_line(process: psutil.Process) -> str:
+    """Return the command line of a process; nothing for one that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Tell whether a process still runs; one that has ended and waits to be reaped does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @dataclass
 class Running:
     """A supervisor process, where it keeps its files, and what it has said."""
@@ -37,7 +53,7 @@ class Running:
     def children(self) -> list[psutil.Process]:
         """The processes under the supervisor, its undertaker left out."""
         found = psutil.Process(self.process.pid).children(recursive=True)
-        return [process for process in found if not any("undertaker" in part for part in process.cmdline())]
+        return [process for process in found if "undertaker" not in command_line(process)]
 
     def stop(self, number: int = signal.SIGINT) -> int:
         """Send a signal, as Ctrl-C does, and return the exit code."""

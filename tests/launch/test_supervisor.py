@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.launch.conftest import DEAF, SLEEPS, Running
+from tests.launch.conftest import DEAF, SLEEPS, Running, command_line, is_alive
 from tests.support.servers import wait_until
 
 Supervise = Callable[..., Running]
@@ -23,10 +23,8 @@ time.sleep(600)
 
 
 def _gone(processes: list[psutil.Process], timeout_s: float = 15) -> None:
-    def alive() -> list[psutil.Process]:
-        return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-    wait_until(lambda: not alive(), timeout_s, message=f"the end of {[p.cmdline() for p in alive()]}")
+    names = [command_line(process) for process in processes]
+    wait_until(lambda: not any(map(is_alive, processes)), timeout_s, message=f"the end of {names}")
 
 
 def test_stop_ends_every_child_and_exits_zero(supervise: Supervise) -> None:
@@ -162,7 +160,7 @@ def test_killed_undertaker_is_replaced(supervise: Supervise) -> None:
 
     def undertaker() -> psutil.Process | None:
         found = psutil.Process(running.process.pid).children()
-        return next((p for p in found if any("undertaker" in part for part in p.cmdline())), None)
+        return next((p for p in found if "undertaker" in command_line(p)), None)
 
     first = undertaker()
     assert first
@@ -194,7 +192,7 @@ def test_lock_is_held_until_the_children_of_a_killed_supervisor_are_gone(supervi
     first.process.kill()
     first.process.wait()
     second = supervise({"name": "a", "code": SLEEPS})
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in children)
+    assert not any(map(is_alive, children))
     assert second.stop() == 0
 
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT
+from tests.launch.conftest import command_line, is_alive
 from tests.support.servers import clean_environment, end, free_port, wait_until
 
 
@@ -84,7 +85,7 @@ class Up:
         """Return the supervisor's own child whose command line holds `words`."""
         assert self.process
         for process in psutil.Process(self.process.pid).children():
-            if words in " ".join(process.cmdline()):
+            if words in command_line(process):
                 return process
         raise AssertionError(f"no child with {words}")
 
@@ -210,7 +211,7 @@ def test_whole_fabric_starts_heals_stops_and_goes_on(deep_up: Up) -> None:
     _kill_each_and_wait(up)
     children = up.children()
     assert up.stop() == 0
-    assert not [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE], "orphans"
+    assert not any(map(is_alive, children)), "orphans"
 
     assert up.start() < 20
     assert "password" not in up.said
@@ -220,11 +221,7 @@ def test_whole_fabric_starts_heals_stops_and_goes_on(deep_up: Up) -> None:
     assert up.process
     up.process.kill()
     up.process.wait()
-    wait_until(
-        lambda: not [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE],
-        timeout_s=15,
-        message="the end of a killed supervisor's children",
-    )
+    wait_until(lambda: not any(map(is_alive, children)), timeout_s=15, message="the end of its children")
 
 
 def _kill_each_and_wait(up: Up) -> None:
