@@ -15,7 +15,7 @@ from fabric.core.actor import Actor
 from fabric.core.events import CONTROL_CHANNEL
 from telemetry.domain import Topic
 from telemetry.live.access import RECHECK_EVERY_S, RECHECK_GRACE_S, Verdict, judge
-from telemetry.live.redis import FRAMES_CHANNEL, RedisAddress
+from telemetry.live.redis import FRAMES_CHANNEL, RedisAddress, heed_cancellation
 from telemetry.live.ring import LiveFrame, LocalRing, Missed, Position, parse_frame
 
 logger = logging.getLogger(__name__)
@@ -142,6 +142,7 @@ class Broadcaster:
             self._subscribed.clear()
             for ring in self._rings.values():
                 ring.interrupted()
+            heed_cancellation()
             await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311 (jitter, not a secret)
 
     async def _listen(self, pubsub: redis.asyncio.client.PubSub) -> None:
@@ -149,6 +150,7 @@ class Broadcaster:
         silent = 0
         while True:
             message = await pubsub.get_message(timeout=POLL_S)
+            heed_cancellation()
             silent = silent + 1 if message is None else 0
             if message is None:
                 if silent >= MAX_SILENT_POLLS:

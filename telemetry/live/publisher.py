@@ -9,7 +9,7 @@ import redis.asyncio
 from redis.exceptions import RedisError, ResponseError
 
 from telemetry.live.frames import EncodedFrame
-from telemetry.live.redis import FRAMES_CHANNEL, RING_FRAMES, STATUS_KEY, RedisAddress, ring_key
+from telemetry.live.redis import FRAMES_CHANNEL, RING_FRAMES, STATUS_KEY, RedisAddress, heed_cancellation, ring_key
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class Publisher:
         backoff_s = FIRST_BACKOFF_S
         try:
             while True:
+                heed_cancellation()
                 await self._wake.wait()
                 self._wake.clear()
                 batch, self._waiting = self._waiting, None

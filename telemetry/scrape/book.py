@@ -68,7 +68,7 @@ class TargetBook:
 
     async def close(self) -> None:
         """Close the thread's database connection."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, connection.close)
+        await self._in_thread(lambda: connection.close())
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:

@@ -5,7 +5,7 @@ import logging
 
 from redis.exceptions import RedisError
 
-from telemetry.live.redis import LEASE_KEY, RedisAddress
+from telemetry.live.redis import LEASE_KEY, RedisAddress, heed_cancellation
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class Lease:
         """Wait until no other scraper holds the lease, or Redis cannot be asked."""
         told = False
         while not await self._try():
+            heed_cancellation()
             if not told:
                 logger.warning("another scraper is at work; waiting to take over when it ends")
                 told = True
@@ -44,6 +45,7 @@ class Lease:
     async def keep(self) -> None:
         """Renew until cancelled. Raises `LeaseLost` when another scraper took over while this one was frozen."""
         while True:
+            heed_cancellation()
             await asyncio.sleep(RENEW_EVERY_S)
             if not await self._try():
                 raise LeaseLost("another scraper has taken over")

@@ -1,6 +1,7 @@
 """The scrape loop: at each tick every target is asked, what came is stored, and one frame per topic goes out."""
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -153,7 +154,7 @@ class Scraper:
             "epoch": self.frames.epoch,
             "interval_s": self.options.interval_s,
             "ticks": self.ticks,
-            "faults": dict(self.faults + self.book.faults + self.publisher.faults),
+            "faults": _plain(self.faults + self.book.faults + self.publisher.faults),
             "rows_written": self.writer.written_rows,
             "rows_waiting": self.writer.buffered_rows,
             "rows_dropped": self.writer.dropped_rows,
@@ -166,9 +167,10 @@ class Scraper:
         for task in self._in_flight.values():
             task.cancel()
         self.writer.put(self._rows)
-        await self.writer.close()
-        await self.book.close()
-        await lease.release()
+        async with contextlib.AsyncExitStack() as stack:  # the last one first; none is left out when another fails
+            stack.push_async_callback(lease.release)
+            stack.push_async_callback(self.book.close)
+            stack.push_async_callback(self.writer.close)
 
 
 def _restart_mark(target: Target, at_s: float) -> Mark:
@@ -188,5 +190,9 @@ def _target_status(state: TargetState, now_s: float) -> dict[str, Any]:
         "duration_s": round(state.duration_s, 4),
         "series": state.series_count,
         "unknown_samples": state.unknown_samples,
-        "faults": dict(state.faults),
+        "faults": _plain(state.faults),
     }
+
+
+def _plain(faults: Counter[str]) -> dict[str, int]:
+    return {str(name): count for name, count in faults.items()}

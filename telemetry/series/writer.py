@@ -68,7 +68,7 @@ class SeriesWriter:
                     pass
         except TimeoutError:
             logger.error("%d rows could not be stored before the end", len(self._rows))
-        await asyncio.get_running_loop().run_in_executor(self._thread, connection.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, _close_connection)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _write_some(self) -> bool:
@@ -89,3 +89,7 @@ class SeriesWriter:
     def _append(self, batch: Sequence[TickRow]) -> None:
         close_old_connections()
         self._log.append(batch)
+
+
+def _close_connection() -> None:
+    connection.close()  # looked up here, in the thread whose connection it is
