@@ -3,10 +3,13 @@ astray.
 """
 
 import ipaddress
+import re
 from collections.abc import Collection
 from urllib.parse import SplitResult, urlsplit
 
 from fabric.core.errors import Invalid, Problem
+
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?")
 
 
 def checked_addresses(manage_url: str, data_url: str, *, peer: str) -> None:
@@ -40,7 +43,7 @@ def _split(text: str, field: str, schemes: Collection[str], problems: list[Probl
     except ValueError:
         problems.append(Problem(field, "it is not an address", remedy))
         return None
-    if not (plain and url.hostname and url.scheme in schemes and text.isascii() and text.isprintable()):
+    if not (plain and _is_host(url.hostname or "") and url.scheme in schemes and text.isascii() and text.isprintable()):
         problems.append(Problem(field, "it is not an address of this kind", remedy))
         return None
     literal = _literal(url.hostname)
@@ -48,6 +51,10 @@ def _split(text: str, field: str, schemes: Collection[str], problems: list[Probl
         problems.append(Problem(field, "no agent can be there", "name an address of the agent's host"))
         return None
     return url
+
+
+def _is_host(text: str) -> bool:
+    return _literal(text) is not None or bool(_HOST_NAME.fullmatch(text))
 
 
 def _is_loopback(host: str) -> bool:

@@ -22,8 +22,10 @@ from fabric.inventory.services import record_host_inventory
 
 logger = logging.getLogger(__name__)
 
-BOOT_CONFLICTS_TO_LOCK = 2
-"""One report of an earlier process may have been late on its way; two are a second copy of the identity."""
+BOOT_CONFLICTS_TO_LOCK = 3
+"""How often two processes may report in turn. A report of the old one that was late on its way makes two changes
+(there and back); the third is a second copy of the identity.
+"""
 POLICY_REFUSED = "policy_refused"
 _COLUMNS = [
     "heartbeat_seq",
@@ -100,12 +102,10 @@ def _store(agent: Agent, heartbeat: Heartbeat, now: datetime) -> bool:
     same_boot = boot_id == agent.boot_id
     if same_boot and heartbeat.seq <= agent.heartbeat_seq:
         return False  # stored before: a repeat on the way, or a replay
-    if not same_boot and boot_id == agent.previous_boot_id:
-        agent.boot_conflicts += 1
-        agent.save(update_fields=["boot_conflicts"])
-        return True
     if not same_boot:
-        agent.previous_boot_id, agent.boot_id, agent.boot_conflicts = agent.boot_id, boot_id, 0
+        in_turn = boot_id == agent.previous_boot_id
+        agent.previous_boot_id, agent.boot_id = agent.boot_id, boot_id
+        agent.boot_conflicts = agent.boot_conflicts + 1 if in_turn else 0
     gap = not same_boot or heartbeat.seq != agent.heartbeat_seq + 1
     agent.heartbeat_seq = heartbeat.seq
     agent.started_at = _moment(status.started_at_s)
