@@ -85,12 +85,11 @@ class Cluster:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
 
-    def died(self, name: str) -> bool:
-        """Tell whether a process has ended by itself, and forget it if so."""
-        if self._running[name].poll() is None:
-            return False
+    def died(self, name: str) -> None:
+        """Wait until a process has ended by itself, and forget it."""
+        process = self._running[name]
+        wait_until(lambda: process.poll() is not None, message=f"{name} ending")
         self.kill(name)
-        return True
 
     def stop(self) -> None:
         """Kill whatever still runs."""
