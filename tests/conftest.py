@@ -1,19 +1,13 @@
 """Every test process has a home of its own; nothing here touches the checkout's `var/`."""
 
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before Django reads its settings: a private home per test process (xdist workers included), short enough for unix sockets.
-TEST_HOME = Path(tempfile.mkdtemp(prefix="kvf-"))
-os.environ["FABRIC_HOME"] = str(TEST_HOME)
-os.environ["REDIS_URL"] = f"unix://{TEST_HOME}/redis/redis.sock"
+import pytest
 
-import pytest  # noqa: E402
-
-from tests.support.servers import running_redis  # noqa: E402
+from tests.settings import TEST_HOME
+from tests.support.servers import running_redis
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"

@@ -77,10 +77,6 @@ def wait_until(condition, timeout_s: float = 10.0, step_s: float = 0.05, message
 
 
 def clean_environment(**changes: str) -> dict[str, str]:
-    """Return this process's environment without our own settings, plus `changes`."""
-    kept = {
-        k: v
-        for k, v in os.environ.items()
-        if not k.startswith(("FABRIC_", "KVAGENT_")) and k not in ("DATABASE_URL", "REDIS_URL")
-    }
-    return kept | changes
+    """Return this process's environment without our settings, plus `changes`: for a program under test."""
+    ours = ("FABRIC_", "KVAGENT_", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | changes
