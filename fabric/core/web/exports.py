@@ -2,9 +2,12 @@
 
 import csv
 import io
+from html import unescape
 
 from django.http import HttpResponse
 from django.utils import timezone
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
 
 from fabric.core.web.tables import Table
 
@@ -32,7 +35,7 @@ def inert(cell: object) -> str:
     """Return a cell's text so that no spreadsheet takes it for a formula; numbers stay numbers."""
     if cell is None:
         return ""
-    text = str(cell)
+    text = unescape(strip_tags(cell)) if isinstance(cell, SafeString) else str(cell)
     if isinstance(cell, str) and text.startswith(_FORMULA_STARTS) and not _is_number(text):
         return f"'{text}"
     return text

@@ -10,6 +10,7 @@ from django import forms
 MAX_REASON_CHARS = 2000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMGTPE]i?B?)?", re.IGNORECASE)
 _PREFIXES = " KMGTPE"
+MAX_SIZE_CHARS = 40
 
 
 class Form(forms.Form):
@@ -67,12 +68,8 @@ def choices_of(enumeration: Any, *, empty: str = "") -> list[tuple[str, str]]:
     return [("", empty), *choices] if empty else choices
 
 
-class SizeField(forms.CharField):
+class SizeField(forms.Field):
     """A number of bytes, typed as `64GiB`, `1.5 TiB` or plain digits. `64GB` is refused: it may mean either."""
-
-    def __init__(self, **options: Any) -> None:
-        options.setdefault("max_length", 32)
-        super().__init__(**options)
 
     def prepare_value(self, value: Any) -> Any:
         """Show bytes in the largest binary unit that divides them."""
@@ -86,10 +83,10 @@ class SizeField(forms.CharField):
 
     def to_python(self, value: Any) -> Any:
         """Return whole bytes, or None for an empty field."""
-        text = str(super().to_python(value) or "").strip()
+        text = str(value or "").strip()
         if not text:
             return None
-        match = _SIZE.fullmatch(text)
+        match = _SIZE.fullmatch(text) if len(text) <= MAX_SIZE_CHARS else None
         unit = (match[2] or "").upper() if match else ""
         if match is None or (len(unit) == 2 and unit.endswith("B")):
             raise forms.ValidationError("This is not a size: write bytes, or a number with KiB, MiB, GiB, TiB or PiB.")

@@ -10,10 +10,10 @@ from django.utils.safestring import SafeString
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 _TONES = {
-    "ok": ("live", "active", "in_sync", "succeeded", "connected", "true", "applied_by_all"),
-    "info": ("running", "pushing", "applied", "pending", "planned", "reconnecting", "held"),
-    "warn": ("stale", "paused", "maintenance", "drifting", "out_of_sync", "locked", "missing", "behind", "unknown"),
-    "bad": ("unreachable", "failed", "refused", "denied", "revoked", "error", "never"),
+    "ok": ("live", "active", "in_sync", "succeeded", "discovered"),
+    "info": ("running", "pushing", "applied", "pending", "planned", "reconnecting", "progressing"),
+    "warn": ("stale", "paused", "maintenance", "drifted", "locked", "missing"),
+    "bad": ("unreachable", "failed", "refused", "denied", "revoked", "error"),
 }
 TONE_OF_STATE = {state: tone for tone, states in _TONES.items() for state in states}
 """Which colour a state's badge has; a state that is not listed is grey."""

@@ -1,0 +1,1 @@
+"""Pages and scripts of the control plane, through the doors that people use."""
