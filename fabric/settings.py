@@ -269,6 +269,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "RolloutStateEnum": "fabric.rollouts.domain.RolloutState",
+        "RolloutTargetStateEnum": "fabric.rollouts.domain.TargetState",
+        "AgentStateEnum": "fabric.agents.models.AgentState",
+    },
 }
 
 # --- the rest --------------------------------------------------------------------------------------------------------
