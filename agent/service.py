@@ -69,14 +69,17 @@ class Agent:
 
     def run(self, stop: threading.Event) -> int:
         """Serve until `stop` is set or the management side fails; return the exit code."""
+        refused: ConfigError | None = None
         try:
             self.start(on_failure=stop.set)
             stop.wait()
         except ConfigError as error:
-            print(f"agent: {error}", file=sys.stderr)  # noqa: T201
-            return EXIT_SETTINGS
+            refused = error
         finally:
             self.stop()
+        if refused is not None:
+            print(f"agent: {refused}", file=sys.stderr)  # noqa: T201
+            return EXIT_SETTINGS
         return EXIT_FAILED if self._manage.failed else EXIT_OK
 
     def start(self, on_failure: Callable[[], None]) -> None:

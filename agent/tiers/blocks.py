@@ -27,8 +27,8 @@ class Entry:
     """
 
     __slots__ = (
-        "closed", "demoted", "in_dram", "in_flash", "key", "on_written", "read", "record", "size_bytes", "value",
-        "writing",
+        "closed", "demoted", "in_dram", "in_flash", "key", "on_whole", "on_written", "read", "record", "size_bytes",
+        "value", "writing",
     )  # fmt: skip
 
     def __init__(self, key: bytes, size_bytes: int) -> None:
@@ -45,6 +45,8 @@ class Entry:
         self.writing = Writing.NO
         self.on_written: list[Barrier] = []
         """Who waits for a record that is just being written to be erased: the key was deleted or written anew."""
+        self.on_whole: list[Barrier] = []
+        """Who waits for such a record to get another expiry."""
 
 
 class ReadJob:

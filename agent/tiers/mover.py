@@ -293,20 +293,21 @@ class Mover:
             self._note_error("write")
         elif problem is not None:
             self._stats.corrupt_blocks[Tier.DRAM] += 1
-        if self.eraser.written(entry, record):
-            return
+        erased = self.eraser.written(entry, record)
         if problem is not None:
             logger.warning("a block of %d bytes was not stored on flash: %s", entry.size_bytes, str(problem))
             if not entry.closed:
                 self.drop_lost(entry)
-        elif entry.closed:
-            self._engine.forget(record)
-        else:
+        elif not entry.closed:
             entry.record = record
             if entry.demoted:
                 self._count_move(Tier.DRAM, Tier.FLASH, entry)
-            if record.expires_at_s != self.cache.expires_at(entry.key):
-                self.rewrite_expiry(entry)
+        elif not erased:
+            self._engine.forget(record)
+        barriers, entry.on_whole = entry.on_whole, []
+        for barrier in barriers:
+            self.rewrite_expiry(entry, barrier)
+            barrier.done()
 
     def _end_write(self, entry: Entry) -> None:
         self.writing_bytes -= entry.size_bytes
@@ -318,24 +319,30 @@ class Mover:
         while self.starved:
             self._io.submit_write(partial(self._run_write, self.starved.popleft()))
 
-    def rewrite_expiry(self, entry: Entry) -> None:
-        """Let the record of an entry expire as decided, also after a restart (unless the process is killed at once)."""
-        if entry.record is not None:
-            self._io.submit_write(partial(self._run_rewrite, entry, entry.record))
+    def rewrite_expiry(self, entry: Entry, barrier: Barrier) -> None:
+        """Let the record of an entry expire as decided, also after a restart; `barrier` waits for it.
 
-    def _run_rewrite(self, entry: Entry, record: Any, scratch: Scratch) -> None:
-        while True:
-            with self._lock:
-                if entry.closed or entry.record is not record:
-                    return
-                expires_at_s = self.cache.expires_at(entry.key)
-            if record.expires_at_s == expires_at_s:
-                return
-            try:
+        A write that no thread has begun takes the new expiry with it.
+        """
+        if entry.record is not None:
+            barrier.add()
+            self._io.submit_read(partial(self._run_rewrite, entry, entry.record, barrier))
+        elif entry.writing is Writing.RUNNING:
+            barrier.add()
+            entry.on_whole.append(barrier)
+
+    def _run_rewrite(self, entry: Entry, record: Any, barrier: Barrier, scratch: Scratch) -> None:
+        try:
+            while True:
+                with self._lock:
+                    expires_at_s = self.cache.expires_at(entry.key)
+                    if entry.closed or entry.record is not record or record.expires_at_s == expires_at_s:
+                        return
                 self._engine.set_expiry(record, expires_at_s, scratch)
-            except (CorruptBlock, OSError) as error:
-                logger.warning("the expiry of a block on flash could not be changed: %s", str(error))
-                return
+        except (CorruptBlock, OSError) as error:
+            logger.warning("the expiry of a block on flash could not be changed: %s", str(error))
+        finally:
+            barrier.done()
 
     # --- counting ----------------------------------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ logger = logging.getLogger("agent.tiers")
 class Insertion(NamedTuple):
     """Outcome of a write: which items are kept, and what must be on the device before it is confirmed.
 
-    `hopeless`: every item is larger than every tier. Others that were not kept found no room beside the blocks of
-    their own request, which is no error: a cache may forget.
+    `hopeless`: every item is larger than every tier that is on. Others that were not kept found no room beside the
+    blocks of their own request, or the policy switched both tiers off: that is no error, a cache may forget.
     """
 
     admitted: list[bool]
@@ -202,7 +202,7 @@ class TieredStore:
             if kept:
                 stats.set_blocks += 1
                 stats.set_bytes += value.size_bytes
-            too_large = not kept and value.size_bytes > self._largest_bytes()
+            too_large = not kept and value.size_bytes > self._largest_bytes() > 0
             hopeless = hopeless and too_large
             if not kept:
                 stats.set_refused["too_large" if too_large else "no_room"] += 1
@@ -234,8 +234,9 @@ class TieredStore:
             if at_s is not None and at_s <= self._clock():
                 return True, self.delete([key])[1]
             self._cache.set_expiry(key, at_s)
-            self._mover.rewrite_expiry(self._mover.entries[key])
-            return True, Barrier()
+            barrier = Barrier()
+            self._mover.rewrite_expiry(self._mover.entries[key], barrier)
+            return True, barrier
 
     # --- policy and numbers ------------------------------------------------------------------------------------------
 
@@ -265,6 +266,11 @@ class TieredStore:
         """Return all counters and gauges at this moment."""
         with self._lock:
             return self.stats.snapshot(self.tier_snapshots())
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are on their way to flash; a kill loses them."""
+        return self._mover.writing_bytes
 
     def memory_freed(self) -> None:
         """Go on with reads that waited for memory."""

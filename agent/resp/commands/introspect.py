@@ -140,6 +140,7 @@ def _memory(connection: Connection, snapshot: StatsSnapshot) -> dict[str, object
         "maxmemory_policy": "allkeys-lru",
         "flash_used_bytes": tiers["flash"].stored_bytes,
         "flash_capacity_bytes": tiers["flash"].capacity_bytes,
+        "flash_pending_bytes": connection.server.store.pending_bytes,
     }
 
 

@@ -60,7 +60,11 @@ def persist(connection: Connection, arguments: list[Argument]) -> None:
     """PERSIST key"""
     key = key_of(connection, arguments[1])
     store = connection.server.store
-    connection.reply(integer(int(store.expiry(key)[1] is not None and store.set_expiry(key, None)[0])))
+    if store.expiry(key)[1] is None:
+        connection.reply(integer(0))
+        return
+    done, barrier = store.set_expiry(key, None)
+    confirm(connection, integer(int(done)), barrier)
 
 
 def dbsize(connection: Connection, arguments: list[Argument]) -> None:

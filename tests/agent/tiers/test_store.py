@@ -145,7 +145,7 @@ def test_both_tiers_off_refuse_everything_and_serve_on(tmp_path: Path) -> None:
     with plane(tmp_path, dram=0, flash=0, limits=(MIB, MIB)) as below:
         assert not below.set(b"k", b"v")
         assert below.get(b"k") is None
-        assert below.store.stats.set_refused["too_large"] == 1
+        assert below.store.stats.set_refused["no_room"] == 1
 
 
 def test_only_flash_serves_from_the_first_moment(tmp_path: Path) -> None:
