@@ -273,6 +273,8 @@ SPECTACULAR_SETTINGS = {
         "RolloutStateEnum": "fabric.rollouts.domain.RolloutState",
         "RolloutTargetStateEnum": "fabric.rollouts.domain.TargetState",
         "AgentStateEnum": "fabric.agents.models.AgentState",
+        "TargetKindEnum": "telemetry.models.TargetKind",
+        "TierEnum": [("dram", "dram"), ("flash", "flash")],
     },
 }
 
