@@ -1,12 +1,23 @@
 """People of each role, and API clients that carry their tokens."""
 
+from typing import Any
 from uuid import uuid4
 
-from rest_framework.test import APIClient
+from rest_framework.test import APIClient, ForceAuthClientHandler
 
 from fabric.accounts.models import User
 from fabric.accounts.services import create_api_token
 from fabric.core.actor import Role
+
+_HANDLER = ForceAuthClientHandler(enforce_csrf_checks=False)
+
+
+class Door(APIClient):
+    """A client that shares its handler: each new one would build the whole middleware again, for every test."""
+
+    def __init__(self, **defaults: Any) -> None:
+        super().__init__(**defaults)
+        self.handler = _HANDLER
 
 
 def person(role: Role, name: str = "") -> User:
@@ -23,6 +34,6 @@ def bearer_client(user: User, role: Role | None = None) -> APIClient:
     return client_with(made.text)
 
 
-def client_with(token: str) -> APIClient:
+def client_with(token: str) -> Door:
     """Return a client that sends this bearer token."""
-    return APIClient(headers={"authorization": f"Bearer {token}"})
+    return Door(headers={"authorization": f"Bearer {token}"})

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from fabric.accounts.models import ApiToken, User
 from fabric.core.actor import Role
-from tests.fabric.people import bearer_client, client_with, person
+from tests.fabric.people import Door, bearer_client, client_with, person
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse battery"
@@ -17,7 +17,7 @@ PASSWORD = "correct horse battery"
 
 def session(user: User) -> APIClient:
     """Return a client with a session, CSRF left aside."""
-    client = APIClient()
+    client = Door()
     client.force_login(user)
     return client
 

@@ -4,14 +4,13 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from rest_framework.test import APIClient
 
 from fabric.accounts.models import ApiToken
 from fabric.accounts.services import create_api_token, revoke_api_token, update_user
 from fabric.audit.models import AuditEntry
 from fabric.core.actor import Actor, ActorKind, Role
 from fabric.core.errors import Conflict, Invalid, NotAllowed, NotFound
-from tests.fabric.people import bearer_client, client_with, person
+from tests.fabric.people import Door, bearer_client, client_with, person
 
 pytestmark = pytest.mark.django_db
 ME = "/api/v1/me/"
@@ -125,7 +124,7 @@ def test_expired_revoked_altered_and_unknown_tokens_get_one_answer() -> None:
 
 @pytest.mark.parametrize("header", ["", "Basic abc", "Bearer", "Token x", "bearer  "])
 def test_header_that_is_no_bearer_token_is_401(header: str) -> None:
-    assert APIClient(headers={"authorization": header}).get(ME).status_code == 401
+    assert Door(headers={"authorization": header}).get(ME).status_code == 401
 
 
 def test_last_use_is_written_at_most_once_a_minute() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from rest_framework.test import APIClient
 
 from agent.protocol import (
     BlockDeviceFact,
@@ -20,6 +19,7 @@ from agent.protocol import (
 from fabric.agents.models import Agent
 from fabric.agents.services import create_join_token
 from fabric.core.actor import SYSTEM
+from tests.fabric.people import Door
 
 CAPABILITIES = {
     "engine": "flash",
@@ -68,7 +68,7 @@ class Joiner:
     def post(self, path: str, body: Any, token: str | None = None) -> Any:
         """Post to one of the agent's doors from this machine's address."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return APIClient(REMOTE_ADDR=self.address).post(f"/agent/v1/{path}", body, format="json", headers=headers)
+        return Door(REMOTE_ADDR=self.address).post(f"/agent/v1/{path}", body, format="json", headers=headers)
 
     def challenge(self, token: str, **changes: Any) -> str:
         """Return a nonce."""

@@ -15,7 +15,7 @@ from kvcache.policy import default_policy
 from tests.fabric.agents.joining import Joiner, join_token
 
 pytestmark = pytest.mark.usefixtures("file_database")
-THREADS = 24
+THREADS = 20
 
 
 def together(calls: list[Callable[[], Any]]) -> list[Any]:

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 from fabric.audit.models import AuditEntry
 from fabric.core.actor import Role
 from fabric.inventory.models import Site, Ssd
-from tests.fabric.people import person
+from tests.fabric.people import Door, person
 
 pytestmark = pytest.mark.django_db
 SITES = "/api/v1/sites/"
@@ -166,7 +166,7 @@ def test_unknown_id_is_a_404_problem(api: APIClient) -> None:
 
 
 def test_stranger_is_401_and_told_how_to_come_in() -> None:
-    response = APIClient().get(SITES)
+    response = Door().get(SITES)
     assert_problem(response, 401, "not-authenticated")
     assert response["WWW-Authenticate"].startswith("Bearer")
 
