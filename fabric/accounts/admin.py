@@ -1,9 +1,12 @@
 """Site admin: people and tokens, without hashes and digests."""
 
 from django.contrib import admin
+from django.contrib.auth.models import Group
 
 from fabric.accounts.models import ApiToken, User
 from fabric.core.admin import ReadOnlyAdmin
+
+admin.site.unregister(Group)  # roles are fields of people; groups mean nothing here
 
 
 @admin.register(User)

@@ -57,6 +57,7 @@ class AgentView(APIView):
 
     schema = FabricAutoSchema()
     parser_classes = [BoundedJSONParser]
+    metadata_class = None
 
     def answer(self, message: Message) -> Response:
         """Return a message of the protocol."""

@@ -22,7 +22,9 @@ class Door(APIClient):
 
 def person(role: Role, name: str = "") -> User:
     """Return a person with this role and no usable password (hashing one costs more than most tests)."""
-    user = User(username=name or f"{role}-{uuid4().hex[:8]}", role=role.value)
+    admin = role is Role.ADMIN
+    username = name or f"{role}-{uuid4().hex[:8]}"
+    user = User(username=username, role=role.value, is_staff=admin, is_superuser=admin)
     user.set_unusable_password()
     user.save()
     return user

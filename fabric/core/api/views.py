@@ -27,6 +27,7 @@ class FabricViewSet(GenericViewSet[Any]):
 
     schema = FabricAutoSchema()
     parser_classes = [BoundedJSONParser]
+    metadata_class = None
     filter_backends = [StrictFilterBackend]
     read_role: ClassVar[Role] = Role.VIEWER
     write_role: ClassVar[Role] = Role.OPERATOR
