@@ -122,6 +122,9 @@ def _plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _admit(request: EnrollRequest, token: JoinToken, serial: str) -> Enrolled:
+    # Enrolments with one token queue here, so that a machine which knocks twice at once finds itself the second time.
+    if JoinToken.objects.select_for_update(of=("self",)).filter(pk=token.pk).first() is None:
+        raise Refused(Refusal.TOKEN_UNKNOWN)
     now = timezone.now()
     known = Agent.objects.select_for_update(of=("self",)).filter(public_key=request.public_key)
     agent = known.exclude(state=AgentState.REVOKED).first()
