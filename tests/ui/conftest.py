@@ -1,15 +1,21 @@
 """Browsers of people with each role, and a filled fabric."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.db import transaction
 from django.test import Client
 
 from fabric.core import ratelimit
 from fabric.core.actor import Role
+from tests.e2e.conftest import chromium_path
 from tests.fabric.people import person
+from tests.ui.live_server import Captured, LiveServer
+from tests.ui.stage import Stage, Theatre
 from tests.ui.world import World, make_world
 
 ClientOf = Callable[[Role], Client]
@@ -59,3 +65,55 @@ def operator(client_of: ClientOf) -> Client:
 def viewer(client_of: ClientOf) -> Client:
     """A viewer's browser."""
     return client_of(Role.VIEWER)
+
+
+@pytest.fixture(scope="session")
+def theatre() -> Iterator[Theatre]:
+    """A headless Chromium of Debian's."""
+    path = chromium_path()
+    if not path:
+        if os.environ.get("FABRIC_REQUIRE_BROWSER") == "1":
+            pytest.fail("FABRIC_REQUIRE_BROWSER=1 but there is no chromium (apt-get install chromium)")
+        pytest.skip("no chromium on this machine: apt-get install chromium, or name one in CHROMIUM")
+    theatre = Theatre(path)
+    yield theatre
+    theatre.close()
+
+
+@pytest.fixture(scope="module")
+def captured(django_db_setup: None, django_db_blocker: Any) -> dict[str, Captured]:
+    """Pages of a filled fabric as an admin gets them, by path; `dialog:<path>` as the inside of a dialog."""
+    with pytest.MonkeyPatch.context() as patch, django_db_blocker.unblock():
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # a browser of other tests may have a loop in this thread
+        with transaction.atomic():
+            world = make_world()
+            client = Client()
+            client.force_login(person(Role.ADMIN))
+            switch = world.switch.get_absolute_url()
+            paths = ["/", "/pools/", "/agents/", "/audit/", "/agents/join/", "/account/", switch, f"{switch}delete/"]
+            paths += [world.policy.get_absolute_url(), f"{world.policy.get_absolute_url()}edit/"]
+            paths += [world.revision.get_absolute_url(), world.rollout.get_absolute_url()]
+            pages = {path: _captured(client.get(path)) for path in paths}
+            pages[f"dialog:{switch}delete/"] = _captured(
+                client.get(f"{switch}delete/", headers={"X-Fragment": "dialog"})
+            )
+            transaction.set_rollback(True)
+    return pages
+
+
+def _captured(response: Any) -> Captured:
+    kept = {name: response[name] for name in ("Content-Security-Policy",) if name in response}
+    return Captured(response.content.decode(), kept)
+
+
+@pytest.fixture
+def stage(theatre: Theatre, captured: dict[str, Captured]) -> Iterator[Stage]:
+    """A page and its server for one test. What the page complains about fails the test."""
+    server = LiveServer(captured)
+    server.start()
+    stage = Stage(theatre, server)
+    try:
+        yield stage
+    finally:
+        theatre.run(stage.close)
+        server.stop()

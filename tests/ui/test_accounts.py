@@ -161,6 +161,6 @@ def test_times_are_shown_in_the_readers_zone(client: Client, olga: User) -> None
     olga.save()
     client.force_login(olga)
     client.post("/account/tokens/", {"name": "ci", "role": "viewer", "days": "7"})
-    times = [e for e in Document(client.get("/account/").content.decode()).all("time")]
+    times = Document(client.get("/account/").content.decode()).all("time")
     assert times
     assert all(e.attrs["title"].endswith("CST") for e in times)

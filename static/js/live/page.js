@@ -11,6 +11,9 @@ const FRESH_POLLING_MS = 6000;
 
 /** @typedef {import("./ring.js").Ring} Ring */
 
+/** The page's socket, for whoever looks at it from the console. @type {LiveSocket | null} */
+export let current = null;
+
 /** @param {any} plotly Plotly's global */
 export function startLivePage(plotly) {
   const zone = pageZone();
@@ -55,10 +58,10 @@ export function startLivePage(plotly) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", retheme);
   new MutationObserver(retheme).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 
+  current = socket;
   socket.start();
   setInterval(judgeAll, 500);
   requestAnimationFrame(drawNext);
-  return socket;
 }
 
 /** @type {((topic: string, ring: Ring) => void)[]} */
