@@ -26,6 +26,8 @@ from telemetry.live.ring import LiveFrame, Position
 logger = logging.getLogger(__name__)
 
 SEND_TIMEOUT_S = 10.0
+SLOW_SEND_S = 0.25
+"""A viewer on whom sending waits longer than this is slow: it is given the newest frame, not all."""
 PATIENCE_S = 1.5
 """How long a first viewer waits for the process to subscribe, before it is told that the stream is interrupted."""
 MAX_TOPICS = 20
@@ -69,6 +71,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._replies: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._close_code = 0
+        self._is_slow = False
         self._budget, self._budget_at = float(BURST_MESSAGES), time.monotonic()
         self._broadcaster: Broadcaster = current_broadcaster()
         self._broadcaster.join(self)
@@ -221,13 +224,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
         frame, subscription.waiting = subscription.waiting, None
         if frame is None or subscription.behind:
             return
+        ahead = frame.seq - subscription.position.seq
         if frame.epoch != subscription.position.epoch:  # the scraper began anew, with numbers of its own
             await self._catch_up(subscription)
-        elif frame.seq > subscription.position.seq:
+        elif ahead > 1 and not self._is_slow:  # frames came in a burst; whoever reads fast enough gets them all
+            await self._catch_up(subscription, while_fast=True)
+        elif ahead > 0:
             await self._send_frame(subscription, frame)
 
-    async def _catch_up(self, subscription: Subscription) -> None:
-        """Send what the ring holds past the viewer's position: frames one by one, or all as a snapshot."""
+    async def _catch_up(self, subscription: Subscription, *, while_fast: bool = False) -> None:
+        """Send what the ring holds past the viewer's position: frames one by one, or all as a snapshot.
+
+        `while_fast`: leave it once the viewer turns out to be slow; it gets the newest frame next.
+        """
         name = str(subscription.topic)
         subscription.behind = False
         patience_s = 0.0 if any(s.told for s in self._subscriptions.values()) else PATIENCE_S
@@ -250,7 +259,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._send_snapshot(subscription, name, list(missed.frames))
             return
         for frame in missed.frames:
-            if self._close_code:
+            if self._close_code or (while_fast and self._is_slow):
                 return
             await self._send_frame(subscription, frame)
 
@@ -276,8 +285,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def _push(self, text: str) -> None:
         """Send one message. Raises `TimeoutError` when the viewer has not taken what went before within the limit."""
+        started_s = time.monotonic()
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await self.send(text_data=text)
+        self._is_slow = time.monotonic() - started_s > SLOW_SEND_S
 
     async def _end(self, code: int) -> None:
         """Close; a viewer that does not read would never take the close frame either, so its connection is cut."""
