@@ -77,3 +77,24 @@ class ApiTokenForm(Form):
         """Return when the token ends; None for never."""
         days = self.cleaned_data["days"]
         return timezone.now() + timedelta(days=days) if days else None
+
+
+class PersonForm(Form):
+    """A new person; the password is generated."""
+
+    username = forms.CharField(max_length=150, help_text="What they sign in with.")
+    email = forms.EmailField(required=False, max_length=254, label="E-mail")
+    role = forms.ChoiceField(
+        choices=ROLE_CHOICES,
+        initial=Role.VIEWER.value,
+        help_text="Viewers read, operators change the fabric, admins also manage people and trust in agents.",
+    )
+
+
+class PersonEditForm(Form):
+    """What an admin may change of a person."""
+
+    role = forms.ChoiceField(choices=ROLE_CHOICES, help_text="Takes effect with their next request.")
+    is_active = forms.BooleanField(
+        label="May sign in", required=False, help_text="Without it their sessions end at once."
+    )

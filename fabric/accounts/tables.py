@@ -5,7 +5,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from fabric.accounts.models import ApiToken
+from fabric.accounts.models import ApiToken, User
 from fabric.core.web.tables import Column, MonoColumn, Table, TimeColumn
 from fabric.core.web.text import badge
 
@@ -40,3 +40,24 @@ class ApiTokenTable(Table):
             return ""
         url = reverse("accounts:revoke-token", args=[record.pk])
         return format_html('<a class="button small danger" href="{}" data-confirm>Revoke</a>', url)
+
+
+class PersonTable(Table):
+    """Everybody who may sign in, or could once."""
+
+    username = Column(linkify=lambda record: reverse("accounts:person", args=[record.pk]), verbose_name="Name")
+    is_active = Column(verbose_name="Sign-in")
+    last_login = TimeColumn(verbose_name="Last signed in", default="never")
+
+    class Meta(Table.Meta):
+        model = User
+        fields = ("username", "email", "role", "is_active", "last_login")
+        order_by = "username"
+
+    def render_is_active(self, value: bool) -> SafeString:
+        """Return whether they may sign in."""
+        return badge("allowed", tone="ok") if value else badge("blocked", tone="bad")
+
+    def value_is_active(self, value: bool) -> str:
+        """Return the same for exports."""
+        return "allowed" if value else "blocked"

@@ -15,4 +15,8 @@ urlpatterns = [
     path("account/password/", views.SavePassword.as_view(), name="password"),
     path("account/tokens/", views.CreateToken.as_view(), name="create-token"),
     path("account/tokens/<uuid:pk>/revoke/", views.RevokeToken.as_view(), name="revoke-token"),
+    path("people/", views.PersonList.as_view(), name="people"),
+    path("people/new/", views.PersonCreate.as_view(), name="person-create"),
+    path("people/<uuid:pk>/", views.PersonEdit.as_view(), name="person"),
+    path("people/<uuid:pk>/reset/", views.PersonReset.as_view(), name="person-reset"),
 ]

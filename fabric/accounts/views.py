@@ -1,11 +1,13 @@
-"""Signing in and out, and one's own account."""
+"""Signing in and out, one's own account, and the people whom admins manage."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
@@ -13,15 +15,27 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
-from fabric.accounts.forms import ApiTokenForm, PasswordForm, PreferencesForm
+from fabric.accounts.filters import PersonFilter
+from fabric.accounts.forms import ApiTokenForm, PasswordForm, PersonEditForm, PersonForm, PreferencesForm
 from fabric.accounts.login import forget_login_attempts, register_login_attempt
-from fabric.accounts.selectors import api_tokens_for_list
-from fabric.accounts.services import change_password, create_api_token, revoke_api_token, update_preferences
-from fabric.accounts.tables import ApiTokenTable
-from fabric.core.errors import FabricError
+from fabric.accounts.models import User
+from fabric.accounts.selectors import api_tokens_for_list, users_for_list
+from fabric.accounts.services import (
+    change_password,
+    create_api_token,
+    create_user,
+    reset_password,
+    revoke_api_token,
+    update_preferences,
+    update_user,
+)
+from fabric.accounts.tables import ApiTokenTable, PersonTable
+from fabric.audit.selectors import audit_entries_for_object
+from fabric.core.actor import Role
+from fabric.core.errors import FabricError, NotFound
 from fabric.core.web.errors import add_to_form, flash
 from fabric.core.web.forms import Form
-from fabric.core.web.pages import ActPage, Crumb, Page
+from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, FormPage, ListPage, Page
 
 
 class SignIn(LoginView):
@@ -182,3 +196,108 @@ class RevokeToken(ActPage):
         """Revoke it."""
         revoke_api_token(actor=self.actor, token_id=self.kwargs["pk"])
         return self.back_url()
+
+
+class PersonList(ListPage):
+    """Everybody; for admins."""
+
+    title = "People"
+    noun = "people"
+    intro = "Who may sign in, and what they may do. Programs use API tokens, which people make for themselves."
+    role = Role.ADMIN
+    table_class = PersonTable
+    filterset_class = PersonFilter
+
+    def rows(self) -> QuerySet[User]:
+        """Return all."""
+        return users_for_list(self.actor)
+
+    def empty(self) -> Empty:
+        """Never seen: whoever looks is one of them."""
+        return Empty("Nobody", "Add the first person.", "user", "Add a person", reverse("accounts:person-create"))
+
+    def page_actions(self) -> Sequence[dict[str, str]]:
+        """Offer to add one."""
+        return self.offer("Add a person", "accounts:person-create")
+
+
+class PersonPage(Page):
+    """Base of the pages of one person; for admins."""
+
+    role = Role.ADMIN
+
+    @property
+    def person(self) -> User:
+        """The person of the address. Raises `NotFound`."""
+        person = users_for_list(self.actor).filter(pk=self.kwargs["pk"]).first()
+        if person is None:
+            raise NotFound("There is no such user.")
+        return person
+
+    def crumbs(self) -> Sequence[Crumb]:
+        """Return the list."""
+        return [Crumb("People", reverse("accounts:people"))]
+
+
+@method_decorator(never_cache, name="dispatch")
+class PersonCreate(PersonPage, FormPage):
+    """A new person. The generated password is on the answer to this request and nowhere else."""
+
+    title = "Add a person"
+    template_name = "accounts/person_form.html"
+    form_class = PersonForm
+    submit_label = "Add and show the password"
+
+    def save(self, data: dict[str, Any]) -> HttpResponse:
+        """Add them and show the password, once."""
+        person, password = create_user(actor=self.actor, **data)
+        return self.render(form=PersonForm(), submit_label=self.submit_label, person=person, new_password=password)
+
+
+class PersonEdit(PersonPage, FormPage):
+    """Role and sign-in of a person."""
+
+    template_name = "accounts/person.html"
+    form_class = PersonEditForm
+    success = "Saved."
+
+    def initial(self) -> dict[str, Any]:
+        """Show what is."""
+        person = self.person
+        return {"role": person.role, "is_active": person.is_active}
+
+    def context(self) -> dict[str, Any]:
+        """Name the person."""
+        person = self.person
+        history = audit_entries_for_object(self.actor, "accounts.user", person.pk)[:HISTORY_ROWS]
+        return {"title": person.username, "person": person, "history": history}
+
+    def save(self, data: dict[str, Any]) -> HttpResponse:
+        """Change it. The last active admin stays one."""
+        update_user(actor=self.actor, user_id=self.kwargs["pk"], **data)
+        return HttpResponseRedirect(reverse("accounts:person", args=[self.kwargs["pk"]]))
+
+
+@method_decorator(never_cache, name="dispatch")
+class PersonReset(PersonPage, ActPage):
+    """Give a person a new password and show it once."""
+
+    title = "Reset password"
+    verb_label = "Reset and show the password"
+
+    def question(self) -> str:
+        """Ask."""
+        return f"Give {self.person.username} a new password?"
+
+    def consequence(self) -> str:
+        """Say what follows."""
+        return "All their sessions end. The new password is shown once; they should change it on their account page."
+
+    def back_url(self) -> str:
+        """Return the person's page."""
+        return reverse("accounts:person", args=[self.kwargs["pk"]])
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Reset it and show it."""
+        password = reset_password(actor=self.actor, user_id=self.kwargs["pk"])
+        return self.render(template="accounts/person_form.html", person=self.person, new_password=password)

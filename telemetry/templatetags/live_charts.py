@@ -45,7 +45,7 @@ def plotly_styles(context: template.Context) -> SafeString:
 
 @lru_cache(maxsize=1)
 def style_ids() -> tuple[str, ...]:
-    """Return the ids of the style elements that the installed bundle would insert; one is a hash that changes with it."""
+    """Return the ids of the style elements that the installed bundle would insert; one is a hash of its version."""
     path = finders.find(PUBLIC_PATH)
     text = Path(path).read_text(encoding="utf-8") if isinstance(path, str) else ""
     return (_GLOBAL_STYLE, *dict.fromkeys(_MAP_STYLE.findall(text)))

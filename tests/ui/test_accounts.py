@@ -164,3 +164,39 @@ def test_times_are_shown_in_the_readers_zone(client: Client, olga: User) -> None
     times = Document(client.get("/account/").content.decode()).all("time")
     assert times
     assert all(e.attrs["title"].endswith("CST") for e in times)
+
+
+def test_new_person_gets_a_password_that_is_shown_once_and_works(admin: Client, client: Client) -> None:
+    response = admin.post("/people/new/", {"username": "paul", "email": "", "role": "operator"})
+    password = next(e.text for e in Document(response.content.decode()).all("code"))
+    assert not faults_of(response.content.decode())
+    assert "no-store" in response["Cache-Control"]
+    assert client.post("/login/", {"username": "paul", "password": password})["Location"] == "/"
+    assert User.objects.get(username="paul").role == Role.OPERATOR
+    assert password not in admin.get("/people/").content.decode()
+    taken = admin.post("/people/new/", {"username": "paul", "role": "viewer"})
+    assert taken.status_code == 422
+    assert any("name already" in error for error in _errors(taken))
+
+
+def test_person_is_given_another_role_or_shut_out_at_once(admin: Client, client: Client, olga: User) -> None:
+    _sign_in(client)
+    admin.post(f"/people/{olga.pk}/", {"role": "viewer", "is_active": "on"})
+    assert client.get("/pools/new/").status_code == 403
+    admin.post(f"/people/{olga.pk}/", {"role": "viewer"})
+    assert client.get("/pools/").status_code == 302
+
+
+def test_last_admin_stays_one_and_the_page_says_why(admin: Client) -> None:
+    myself = User.objects.get(role="admin")
+    response = admin.post(f"/people/{myself.pk}/", {"role": "viewer", "is_active": "on"})
+    assert response.status_code == 422
+    assert "no admin any more" in response.content.decode()
+    assert User.objects.get(pk=myself.pk).role == Role.ADMIN
+
+
+def test_reset_password_is_shown_once_and_ends_the_old_one(admin: Client, client: Client, olga: User) -> None:
+    response = admin.post(f"/people/{olga.pk}/reset/", {})
+    password = next(e.text for e in Document(response.content.decode()).all("code"))
+    assert _sign_in(client).status_code == 200, "the old one"  # type: ignore[attr-defined]
+    assert _sign_in(client, password)["Location"] == "/"  # type: ignore[index]

@@ -6,7 +6,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from fabric.audit.models import AuditEntry
 from tests.ui.html import Document, faults_of
-from tests.ui.world import NEW, READ_ALONE, World, read_pages, write_pages
+from tests.ui.world import NEW, READ_ALONE, World, admin_pages, read_pages, write_pages
 
 PARTS = ("/status/", "/progress/")
 APPS = ("telemetry", "accounts", "audit", "inventory", "pools", "agents", "policies", "rollouts")
@@ -16,9 +16,13 @@ def _is_part(path: str) -> bool:
     return path.endswith(PARTS)
 
 
+def _every_page(world: World) -> list[str]:
+    return [*read_pages(world), *write_pages(world), *admin_pages(world)]
+
+
 def test_pages_answer_an_admin_with_sound_html(admin: Client, world: World) -> None:
     faults = {}
-    for path in [*read_pages(world), *write_pages(world)]:
+    for path in _every_page(world):
         response = admin.get(path)
         assert response.status_code == 200, f"{path}: {response.status_code}"
         if found := faults_of(response.content.decode(), whole=not _is_part(path)):
@@ -39,7 +43,7 @@ def test_pages_of_an_empty_fabric_teach_and_are_sound(admin: Client) -> None:
 
 
 def test_anonymous_is_sent_to_the_login_page_from_every_page(client: Client, world: World) -> None:
-    for path in [*read_pages(world), *write_pages(world)]:
+    for path in _every_page(world):
         response = client.get(path)
         assert response.status_code == 302, path
         assert response["Location"].startswith("/login/?next=/"), path
@@ -72,6 +76,16 @@ def test_viewer_is_refused_every_change_and_nothing_changes(viewer: Client, worl
     assert AuditEntry.objects.count() == before
 
 
+def test_people_are_managed_by_admins_alone(operator: Client, viewer: Client, world: World) -> None:
+    before = AuditEntry.objects.count()
+    for client in (operator, viewer):
+        for path in admin_pages(world):
+            assert client.get(path).status_code == 403, path
+            assert client.post(path, {"username": "x", "role": "admin", "is_active": "on"}).status_code == 403, path
+        assert "/people/" not in client.get("/").content.decode()
+    assert AuditEntry.objects.count() == before
+
+
 def test_operator_sees_the_ways_to_change_things(operator: Client, world: World) -> None:
     texts = {
         world.agent.get_absolute_url(): {"Edit", "Revoke"},
@@ -88,9 +102,7 @@ def test_operator_sees_the_ways_to_change_things(operator: Client, world: World)
 
 def test_every_route_of_a_page_is_among_the_pages_tested(world: World) -> None:
     """A new page must be put into `world.read_pages` or `write_pages`, where the other tests take it up."""
-    tested = {
-        get_resolver().resolve(path.split("?")[0]).view_name for path in [*read_pages(world), *write_pages(world)]
-    }
+    tested = {get_resolver().resolve(path.split("?")[0]).view_name for path in _every_page(world)}
     apart = {
         "accounts:login",
         "accounts:logout",
@@ -126,7 +138,7 @@ def test_what_does_not_exist_is_a_404_page(admin: Client, path: str) -> None:
 
 def test_missing_objects_are_404_on_every_page_of_one_thing(admin: Client, world: World) -> None:
     absent = "00000000-0000-0000-0000-000000000000"
-    for path in [*read_pages(world), *write_pages(world)]:
+    for path in _every_page(world):
         for thing in vars(world).values():
             if str(thing.pk) in path:
                 gone = path.replace(str(thing.pk), absent)

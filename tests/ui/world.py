@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from fabric.accounts.models import User
 from fabric.agents.models import Agent, AgentState
 from fabric.agents.services import create_join_token
 from fabric.core.actor import Actor, ActorKind, Role
@@ -19,6 +20,7 @@ from fabric.pools.services import create_pool
 from fabric.rollouts.models import Rollout
 from fabric.rollouts.services import start_rollout
 from kvcache.policy import default_policy
+from tests.fabric.people import person
 
 OPERATOR = Actor(ActorKind.USER, "", "olga", Role.OPERATOR)
 MIB = 1 << 20
@@ -48,6 +50,7 @@ class World:
     agent: Agent
     rollout: Rollout
     join_token: Any
+    person: User
 
 
 def make_agent(pool: Pool | None, name: str, **fields: Any) -> Agent:
@@ -107,7 +110,8 @@ def make_world() -> World:
     second = write_revision(actor=OPERATOR, policy_id=policy.pk, document=document, note="more DRAM")
     rollout = start_rollout(actor=OPERATOR, pool_id=pool.pk, revision_id=second.pk, reason="try it")
     token = create_join_token(actor=OPERATOR, name="kv-02", pool_id=pool.pk).token
-    return World(site, pod, host, dpu, ssd, switch, pool, policy, revision, agent, rollout, token)
+    somebody = person(Role.VIEWER, "vera")
+    return World(site, pod, host, dpu, ssd, switch, pool, policy, revision, agent, rollout, token, somebody)
 
 
 LISTS = (
@@ -164,3 +168,9 @@ def write_pages(world: World) -> list[str]:
         *(f"{agent}{verb}/" for verb in ("approve", "unlock", "revoke")),
         f"/agents/join/{world.join_token.pk}/revoke/",
     ]
+
+
+def admin_pages(world: World) -> list[str]:
+    """Return every page that only admins may open."""
+    base = f"/people/{world.person.pk}/"
+    return ["/people/", "/people/new/", base, f"{base}reset/"]

@@ -54,6 +54,7 @@ GROUPS = (
         _("Records"),
         (
             Item(_("Audit log"), reverse_lazy("audit:list"), "audit", "u"),
+            Item(_("People"), reverse_lazy("accounts:people"), "user", role=Role.ADMIN),
             Item(_("API"), reverse_lazy("api-docs"), "api"),
             Item(_("Site admin"), reverse_lazy("admin:index"), "key", role=Role.ADMIN),
         ),

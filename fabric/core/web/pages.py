@@ -99,10 +99,10 @@ class Page(View):
         """Render the page."""
         return self.render()
 
-    def render(self, status: int = 200, **extra: Any) -> HttpResponse:
-        """Render `template_name` with the page's context."""
+    def render(self, status: int = 200, template: str = "", **extra: Any) -> HttpResponse:
+        """Render `template_name` (or another template) with the page's context."""
         context = {"title": self.title, "crumbs": list(self.crumbs()), **self.context(), **extra}
-        return render(self.request, self.template_name, context, status=status)
+        return render(self.request, template or self.template_name, context, status=status)
 
 
 class Fragment(Page):
