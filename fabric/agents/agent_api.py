@@ -145,4 +145,4 @@ def message_in(kind: type[M], request: Request) -> M:
             Problem(".".join(str(part) for part in item["loc"]), item["msg"], "see agent.protocol")
             for item in error.errors(include_input=False, include_url=False, include_context=False)[:MAX_PROBLEMS]
         ]
-        raise Invalid(f"The body is not a {kind.__name__} of protocol v1.", problems) from None
+        raise Invalid(f"The body is not the message {kind.__name__} of protocol v1.", problems) from None

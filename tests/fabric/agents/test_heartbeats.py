@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from agent.protocol import Envelope
-from fabric.agents import agent_api
+from fabric.agents import agent_api, tasks
 from fabric.agents.models import AccessToken, Agent, AgentState, Challenge
 from fabric.agents.selectors import sync_state
 from fabric.agents.services import control_plane_keys, purge_expired, set_desired
@@ -298,3 +298,10 @@ def test_heartbeat_costs_few_queries(joiner: Joiner, django_assert_max_num_queri
     joiner.beat(inventory=inventory(), capabilities=CAPABILITIES)
     with django_assert_max_num_queries(8):
         joiner.beat()
+
+
+def test_housekeeping_task_is_the_one_that_beat_calls(joiner: Joiner, settings) -> None:
+    assert settings.CELERY_BEAT_SCHEDULE["agents.housekeeping"]["task"] == tasks.purge_expired.name
+    age(joiner, 25)
+    tasks.purge_expired()
+    assert not AccessToken.objects.exists()
