@@ -46,6 +46,6 @@ def _triple(url: str) -> tuple[str, str, int] | None:
         port = parts.port
     except ValueError:
         return None
-    if parts.scheme not in _PORTS or not parts.hostname or parts.path or parts.query or parts.fragment:
+    if parts.scheme not in _PORTS or not parts.hostname or parts.username or parts.path or parts.query:
         return None
     return parts.scheme, parts.hostname.lower(), port or _PORTS[parts.scheme]
