@@ -87,7 +87,8 @@ class Account(Page):
         """Show the page with what was wrong in one of its forms."""
         if error is not None:
             add_to_form(error, form)
-        return self.render(status=422, **{name: form, "form": form})
+        extra: dict[str, Any] = {name: form, "form": form}
+        return self.render(status=422, **extra)
 
 
 class SavePreferences(Account):

@@ -173,6 +173,16 @@ def test_csp_of_pages_allows_no_inline_script(admin: Client) -> None:
     assert "script-src 'self' '" not in policy
 
 
+def test_api_page_is_ours_and_runs_no_inline_script(viewer: Client) -> None:
+    response = viewer.get("/api/docs/")
+    assert response.status_code == 200
+    assert not faults_of(response.content.decode())
+    page = Document(response.content.decode())
+    assert [e.attrs["data-schema-url"] for e in page.elements if "data-schema-url" in e.attrs]
+    assert all(script.attrs.get("src", "").startswith("/static/") for script in page.all("script"))
+    assert viewer.get("/api/schema/").status_code == 200
+
+
 def test_navigation_marks_where_one_is(admin: Client, world: World) -> None:
     page = Document(admin.get(world.host.get_absolute_url()).content.decode())
     current = [a for a in page.all("a") if a.attrs.get("aria-current") in ("page", "true") and a.inside("nav")]
