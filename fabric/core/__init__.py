@@ -1,1 +1,3 @@
-"""Shared kernel without domain meaning: abstract models, actor, errors, API and page base classes. Imports nothing of ours."""
+"""Shared kernel without domain meaning: abstract models, actor, errors, bases of API and pages. Imports none of
+ours.
+"""

@@ -46,7 +46,7 @@ def _split(text: str, field: str, schemes: Collection[str], problems: list[Probl
     if not (plain and _is_host(url.hostname or "") and url.scheme in schemes and text.isascii() and text.isprintable()):
         problems.append(Problem(field, "it is not an address of this kind", remedy))
         return None
-    literal = _literal(url.hostname)
+    literal = _literal(url.hostname or "")
     if literal is not None and (literal.is_unspecified or literal.is_multicast or literal.is_link_local):
         problems.append(Problem(field, "no agent can be there", "name an address of the agent's host"))
         return None

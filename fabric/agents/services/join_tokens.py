@@ -3,6 +3,7 @@
 import ipaddress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -46,24 +47,8 @@ def create_join_token(
     """
     if not actor.may(Role.OPERATOR):
         raise NotAllowed(f"{actor.name} may not make join tokens: that needs the operator role.")
-    problems: list[Problem] = []
-    facts = {
-        "name": checked_line(name, "name", problems),
-        "pool_id": pool_id,
-        "expected_serial": checked_line(expected_serial, "expected_serial", problems, max_chars=255, required=False),
-        "allowed_cidr": _checked_cidr(allowed_cidr, problems),
-        "max_uses": max_uses,
-        "needs_approval": needs_approval or max_uses > 1,
-        "expires_at": timezone.now() + life,
-    }
-    if pool_id is not None and not Pool.objects.filter(pk=pool_id).exists():
-        problems.append(Problem("pool", "there is no such pool", "choose one that exists, or none"))
-    if not 1 <= max_uses <= MAX_JOIN_TOKEN_USES:
-        problems.append(Problem("max_uses", "it is out of range", f"give 1 to {MAX_JOIN_TOKEN_USES}"))
-    if not timedelta(minutes=1) <= life <= MAX_JOIN_TOKEN_LIFE:
-        problems.append(Problem("life", "it is out of range", "give 1 minute to 24 hours"))
-    if problems:
-        raise Invalid("The join token cannot be made like this.", problems)
+    facts = _checked(name, pool_id, expected_serial, allowed_cidr, max_uses, life)
+    facts["needs_approval"] = needs_approval or max_uses > 1
     minted = mint_token(JOIN_TOKEN_PREFIX, key_id_chars=TOKEN_ID_CHARS)
     with transaction.atomic():
         token = JoinToken.objects.create(
@@ -90,6 +75,29 @@ def revoke_join_token(*, actor: Actor, token_id: UUID, reason: str = "") -> Join
         after = {"revoked_at": token.revoked_at}
         record(actor=actor, verb="revoke", obj=token, before={"revoked_at": None}, after=after, reason=reason)
     return token
+
+
+def _checked(
+    name: str, pool_id: UUID | None, expected_serial: str, allowed_cidr: str, max_uses: int, life: timedelta
+) -> dict[str, Any]:
+    problems: list[Problem] = []
+    facts = {
+        "name": checked_line(name, "name", problems),
+        "pool_id": pool_id,
+        "expected_serial": checked_line(expected_serial, "expected_serial", problems, max_chars=255, required=False),
+        "allowed_cidr": _checked_cidr(allowed_cidr, problems),
+        "max_uses": max_uses,
+        "expires_at": timezone.now() + life,
+    }
+    if pool_id is not None and not Pool.objects.filter(pk=pool_id).exists():
+        problems.append(Problem("pool", "there is no such pool", "choose one that exists, or none"))
+    if not 1 <= max_uses <= MAX_JOIN_TOKEN_USES:
+        problems.append(Problem("max_uses", "it is out of range", f"give 1 to {MAX_JOIN_TOKEN_USES}"))
+    if not timedelta(minutes=1) <= life <= MAX_JOIN_TOKEN_LIFE:
+        problems.append(Problem("life", "it is out of range", "give 1 minute to 24 hours"))
+    if problems:
+        raise Invalid("The join token cannot be made like this.", problems)
+    return facts
 
 
 def _checked_cidr(text: str, problems: list[Problem]) -> str:

@@ -40,7 +40,7 @@ FIELDS = {
     "tokens": ["name", "role", "expires_at"],
     "users": ["username", "role", "email"],
 }
-QUIET = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUIET = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
