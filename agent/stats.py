@@ -50,10 +50,10 @@ class StatsSnapshot:
     set_blocks: int
     set_bytes: int
     set_refused: dict[str, int]
-    """By reason: no_room, too_large, memory, flash_error."""
+    """By reason: no_room, too_large."""
     evicted_blocks: dict[tuple[str, str], int]
     evicted_bytes: dict[tuple[str, str], int]
-    """By (tier, reason)."""
+    """By (tier, reason): those of `kvcache.tiering.Reason`, and lost."""
     moved_blocks: dict[tuple[str, str], int]
     moved_bytes: dict[tuple[str, str], int]
     """By (source, target), counted when the bytes have arrived."""
@@ -66,7 +66,7 @@ class StatsSnapshot:
     connections: int
     connections_total: int
     connections_closed: dict[str, int]
-    """Connections that the agent ended, by reason: limit, protocol, auth, timeout, stalled."""
+    """Connections that the agent ended, by reason: limit, protocol, auth, timeout, stalled, error."""
     tiers: tuple[TierSnapshot, ...]
     commands: tuple[HistogramSnapshot, ...]
     policy_generation: int = 0

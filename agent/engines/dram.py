@@ -114,10 +114,9 @@ class MemoryPool:
         `overdraft` goes past the limit: for whoever must finish so that others get on.
         """
         with self._lock:
-            self._collect()
-            if self._alive_bytes + size_bytes > self.limit_bytes and not overdraft:
-                self.starved = True
+            if not overdraft and not self._has_room(size_bytes):
                 return None
+            self._collect()
             self._alive_bytes += size_bytes
             count, rest = divmod(size_bytes, CHUNK_BYTES)
             chunks = self._take(count) if count else ()
@@ -139,9 +138,7 @@ class MemoryPool:
     def hold(self, size_bytes: int, *, overdraft: bool = False) -> Value | None:
         """Return a value without memory that counts as `size_bytes` while it lives, for memory held elsewhere."""
         with self._lock:
-            self._collect()
-            if self._alive_bytes + size_bytes > self.limit_bytes and not overdraft:
-                self.starved = True
+            if not overdraft and not self._has_room(size_bytes):
                 return None
             self._alive_bytes += size_bytes
         return Value(self, (), (), size_bytes)
@@ -164,6 +161,14 @@ class MemoryPool:
         self._returned.append((chunks, size_bytes))
         if self.starved and self.on_freed is not None:
             self.on_freed()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        if self._alive_bytes + size_bytes <= self.limit_bytes:
+            return True
+        self.starved = True
+        # Only now look at what came back: whatever comes later sees `starved` and calls.
+        self._collect()
+        return self._alive_bytes + size_bytes <= self.limit_bytes
 
     def _collect(self) -> None:
         returned = self._returned

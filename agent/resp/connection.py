@@ -245,23 +245,36 @@ class Connection:
     # --- inside: commands --------------------------------------------------------------------------------------------
 
     def _process(self) -> None:
-        """Carry out the commands that are there and may be taken now, then send the replies."""
+        """Carry out the commands that are there and may be taken now, and send the replies."""
+        output = self.output
+        more = True
+        while more:
+            more = self._take_commands()
+            self.server.command_ended(self)
+            if output.queued_bytes or output.slots or self.interest != READ or self._paused():
+                self._flush()
+            # What was sent at once may have ended the pause for which we stopped, and no event will tell.
+            more = more and not self._paused()
+
+    def _take_commands(self) -> bool:
+        """Carry out commands; True when some may be left because too much output is waiting."""
         server, output = self.server, self.output
         pause_bytes = server.config.output_pause_bytes
         try:
-            while output.queued_bytes < pause_bytes and output.slots < MAX_SLOTS and self._closing_s is None:
+            while self._closing_s is None:
+                if output.queued_bytes >= pause_bytes or output.slots >= MAX_SLOTS:
+                    return True
                 command = self._held or self.parser.next_command()
                 if command is None:
-                    break
+                    return False
                 if not server.execute(self, command):
                     self._held = command
-                    break
+                    return False
                 self._held = None
         except ProtocolError as problem:
             self.reply(error(f"ERR Protocol error: {problem}"))
             self.close_gently("protocol")
-        server.command_ended(self)
-        self._flush()
+        return False
 
     def _paused(self) -> bool:
         output = self.output
@@ -310,6 +323,8 @@ class Connection:
             self._pump()
         if output.queued_bytes and not self._wants_write:
             self._send()
+            if self._reads:
+                self._pump()
         if output.marks:
             now_s = time.perf_counter()
             for histogram, started_s in output.marks:

@@ -298,6 +298,8 @@ class RespServer:
             self._listener.close()
         for connection in list(self.connections.values()):
             if connection.idle:
+                connection.on_event(READ)  # what was asked before the door closed is answered
+            if connection.idle:
                 connection.close()
         if not self.connections:
             self._drained.set()

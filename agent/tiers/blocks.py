@@ -1,7 +1,7 @@
 """What the store keeps of one block, and what a reader gets for it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -43,9 +43,9 @@ class Entry:
         self.record: Any = None
         self.read: ReadJob | None = None
         self.writing = Writing.NO
-        self.on_written: list[Barrier] = []
+        self.on_written: Sequence[Barrier] = ()
         """Who waits for a record that is just being written to be erased: the key was deleted or written anew."""
-        self.on_whole: list[Barrier] = []
+        self.on_whole: Sequence[Barrier] = ()
         """Who waits for such a record to get another expiry."""
 
 

@@ -66,7 +66,7 @@ class Eraser:
         """Erase the record that is just being written for a closed entry once that has ended."""
         barrier = barrier or Barrier()
         barrier.add()
-        entry.on_written.append(barrier)
+        entry.on_written = (*entry.on_written, barrier)
 
     def orphan(self, entry: Entry) -> None:
         """Note an entry that was evicted while its record is being written: its key may be written anew meanwhile."""
@@ -79,7 +79,7 @@ class Eraser:
             orphans.remove(entry)
             if not orphans:
                 del self._orphans[entry.key]
-        barriers, entry.on_written = entry.on_written, []
+        barriers, entry.on_written = entry.on_written, ()
         for barrier in barriers:
             self.erase(record, barrier)
             barrier.done()

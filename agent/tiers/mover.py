@@ -304,7 +304,7 @@ class Mover:
                 self._count_move(Tier.DRAM, Tier.FLASH, entry)
         elif not erased:
             self._engine.forget(record)
-        barriers, entry.on_whole = entry.on_whole, []
+        barriers, entry.on_whole = entry.on_whole, ()
         for barrier in barriers:
             self.rewrite_expiry(entry, barrier)
             barrier.done()
@@ -329,7 +329,7 @@ class Mover:
             self._io.submit_read(partial(self._run_rewrite, entry, entry.record, barrier))
         elif entry.writing is Writing.RUNNING:
             barrier.add()
-            entry.on_whole.append(barrier)
+            entry.on_whole = (*entry.on_whole, barrier)
 
     def _run_rewrite(self, entry: Entry, record: Any, barrier: Barrier, scratch: Scratch) -> None:
         try:

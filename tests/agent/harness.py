@@ -62,7 +62,7 @@ def fill(pool: MemoryPool, data: bytes) -> Value:
     return value
 
 
-def resolve(found: Found, timeout_s: float = 10.0) -> bytes | None:
+def resolve(found: Found, timeout_s: float = 30.0) -> bytes | None:
     """Return the bytes of a lookup's answer, read from flash if need be."""
     if isinstance(found, BlockRead):
         ready = threading.Event()
@@ -113,7 +113,8 @@ class Plane:
 
     def settle(self) -> None:
         """Wait until nothing is on its way to flash and no read is under way."""
-        wait_until(lambda: not self.store._mover.writing_bytes and not self.store._mover.reading, message="quiet store")
+        mover = self.store._mover
+        wait_until(lambda: not mover.writing_bytes and not mover.reading, timeout_s=30, message="quiet store")
 
     def tier(self, name: str) -> Any:
         """Return the snapshot of a tier."""
@@ -171,12 +172,12 @@ class Served:
 
     def client(self, **options: Any) -> redis.Redis:
         """Return a redis-py client; closed at the end."""
-        settings = {"port": self.port, "password": PASSWORD, "socket_timeout": 20, "retry": None} | options
+        settings = {"port": self.port, "password": PASSWORD, "socket_timeout": 30, "retry": None} | options
         client = redis.Redis(**settings)
         self.clients.append(client)
         return client
 
-    def raw(self, *, authenticated: bool = True, timeout_s: float = 10.0) -> "Raw":
+    def raw(self, *, authenticated: bool = True, timeout_s: float = 30.0) -> "Raw":
         """Return a bare socket."""
         raw = Raw(self.port, timeout_s)
         if authenticated:
@@ -187,7 +188,7 @@ class Served:
 class Raw:
     """A socket with just enough RESP to test with."""
 
-    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 30.0) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
 
     def send(self, data: bytes) -> None:

@@ -141,6 +141,26 @@ def test_slow_reader_gets_every_byte(tmp_path: Path) -> None:
             assert raw.line() == b"+PONG\r\n"
 
 
+def test_pause_that_ends_while_sending_loses_no_command(tmp_path: Path) -> None:
+    """More commands than may be answered at once arrive in one packet; all replies fit the socket immediately."""
+    with served(tmp_path, settings={"output_pause_bytes": 64 * KIB}, dram=4 * MIB, flash=32 * MIB) as service:
+        client = service.client()
+        blocks = {b"%d" % n: payload(n, 70_000) for n in range(80)}
+        for key, data in blocks.items():
+            client.set(key, data)
+        for order in (list(blocks), [b"79", *list(blocks)[:-1]]):
+            with service.raw(timeout_s=10) as raw:
+                raw.send(b"".join(command(b"GET", key) for key in order))
+                for key in order:
+                    assert raw.line() == b"$70000\r\n"
+                    assert raw.exactly(70_002) == blocks[key] + b"\r\n"
+                raw.send(command(b"MGET", *order))
+                raw.line()
+                for key in order:
+                    assert raw.line() == b"$70000\r\n"
+                    assert raw.exactly(70_002) == blocks[key] + b"\r\n"
+
+
 def test_values_that_arrive_at_once_stay_within_the_budget(tmp_path: Path) -> None:
     """Twenty clients begin 1 MiB values with room for a few: all are stored in the end, none is cut off."""
     settings = {"inflight_limit_bytes": 4 * MIB, "max_value_bytes": MIB, "max_command_bytes": 2 * MIB}
