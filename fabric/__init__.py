@@ -1,4 +1,4 @@
-"""The control plane: inventory, pools, agents, policies, rollouts, accounts and audit (the Django project and its apps)."""
+"""The control plane: inventory, pools, agents, policies, rollouts, accounts, audit (a Django project and its apps)."""
 
 from fabric.celery import app as celery_app
 

@@ -1,4 +1,4 @@
-"""Settings from the environment, typed: the only reader of `os.environ`. The README's table is generated from this file."""
+"""Settings from the environment, typed: the one reader of `os.environ`. The README's table comes from this file."""
 
 import hashlib
 import os

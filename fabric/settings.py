@@ -54,7 +54,7 @@ def _secret_key() -> str:
 
 SECRET_KEY = _secret_key()
 TOKEN_PEPPERS = {"1": _secret("token_pepper_1")}
-TOKEN_PEPPER_CURRENT = "1"
+TOKEN_PEPPER_CURRENT = "1"  # noqa: S105 a number, not the pepper
 FIELD_ENCRYPTION_KEYS = {"1": _secret("field_key_1")}
 FIELD_ENCRYPTION_CURRENT = "1"
 
@@ -298,7 +298,7 @@ WHITENOISE_AUTOREFRESH = DEBUG
 DJANGO_TABLES2_TEMPLATE = "components/table.html"
 METRIC_SOURCE = "telemetry.gates.SeriesMetricSource"
 
-# Rate limits must work with Redis down, so their counters are per process: with N web processes a limit is N times as wide.
+# Rate limits must work with Redis down: counters per process, so that N web processes make a limit N times as wide.
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 LOGGING = {

@@ -1,3 +1,1 @@
-"""Shared kernel without domain meaning: abstract models, actor, errors, bases of API and pages. Imports none of
-ours.
-"""
+"""Shared kernel without domain meaning: abstract models, actor, errors, bases of API and pages; imports nothing of us."""

@@ -8,7 +8,7 @@ class ActorKind(StrEnum):
     """What sort of principal acts."""
 
     USER = "user"
-    TOKEN = "token"  # noqa: S105
+    TOKEN = "token"  # noqa: S105 a kind of principal  # noqa: S105
     AGENT = "agent"
     SYSTEM = "system"
 
@@ -26,7 +26,7 @@ _RANK = {Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A principal with the role that bounds it. `id` is its UUID as text, empty for the system."""
+    """A principal and the role that bounds it. `id` is its UUID as text, empty for the system."""
 
     kind: ActorKind
     id: str
