@@ -32,7 +32,7 @@ from tests.telemetry.series.history import agent_samples, write
 pytestmark = pytest.mark.django_db
 ROOT = "/api/v1/telemetry/"
 CONTRACT = (ROOT_DIR / "docs" / "contracts.md").read_text()
-CONTRACT_KPIS = set(re.findall(r"`(\w+)`", CONTRACT.split("KPI names", 1)[1].split("\nRedis:", 1)[0]))
+CONTRACT_KPIS = set(re.findall(r"`(\w+)`", CONTRACT.split("KPI names", 1)[1].split("\nMarks:", 1)[0]))
 
 
 @pytest.fixture(autouse=True)
