@@ -5,6 +5,15 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden || document.querySelector("dialog[open]")) event.preventDefault();
 });
 
+// When the session has ended the answer is the login page: it must not appear inside ours.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { detail } = /** @type {any} */ (event);
+  if (new URL(detail.xhr.responseURL, location.href).pathname.startsWith("/login/")) {
+    detail.shouldSwap = false;
+    location.reload();
+  }
+});
+
 let failures = 0;
 document.addEventListener("htmx:afterRequest", (event) => {
   const { successful } = /** @type {any} */ (event).detail;

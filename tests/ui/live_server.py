@@ -36,6 +36,7 @@ class LiveServer:
     refuse_sockets: bool = False
     refuse_polls: bool = False
     agent_state: str = "live"
+    agents: int = 1
     kpis: Callable[[int], dict[str, float | None]] = field(default=lambda seq: {"prefix_hit_ratio_blocks": 0.5})
     marks: list[dict[str, Any]] = field(default_factory=list)
     frames: list[dict[str, Any]] = field(default_factory=list)
@@ -110,11 +111,15 @@ class LiveServer:
     def _make(self) -> dict[str, Any]:
         self.seq += 1
         kpis = self.kpis(self.seq)
-        agent = {"id": AGENT_ID, "name": "kv-01", "state": self.agent_state, "age_s": 0.5, "kpis": kpis}
+        agents = [
+            {"id": f"{AGENT_ID[:-2]}{n:02}", "name": f"kv-{n:02}", "state": self.agent_state, "age_s": 0.5}
+            | {"kpis": {name: None if v is None else v * n for name, v in kpis.items()}}
+            for n in range(1, self.agents + 1)
+        ]
         marks, self.marks = self.marks, []
         frame = {
             "type": "frame", "topic": TOPIC, "epoch": self.epoch, "seq": self.seq, "at_s": time.time(),
-            "kpis": kpis, "agents": [agent], "marks": marks,
+            "kpis": kpis, "agents": agents, "marks": marks,
         }  # fmt: skip
         self.frames = [*self.frames, frame][-300:]
         return frame

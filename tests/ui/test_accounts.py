@@ -64,7 +64,9 @@ def test_sign_out_needs_a_post_and_ends_the_session(client: Client, olga: User) 
 def test_forms_are_refused_without_the_csrf_token(olga: User) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(olga)
-    assert client.post("/account/theme/", {"theme": "dark"}).status_code == 403
+    refused = client.post("/account/theme/", {"theme": "dark"})
+    assert refused.status_code == 403
+    assert "Nothing was changed" in refused.content.decode()
     token = Document(client.get("/account/").content.decode()).all("meta")
     value = next(e.attrs["content"] for e in token if e.attrs.get("name") == "csrf-token")
     assert client.post("/account/theme/", {"theme": "dark"}, headers={"X-CSRFToken": value}).status_code == 302

@@ -139,7 +139,7 @@ def test_lost_connection_is_shown_and_resumed_where_it_was(stage: Stage) -> None
     until(page, lambda: state_of(page) == "reconnecting", 5)
     stage.server.refuse_sockets = stage.server.refuse_polls = stage.server.frozen = False
     stage.server.skip(3)
-    until(page, lambda: state_of(page) == "live", 20)
+    until(page, lambda: page.locator(".bar [data-badge]").inner_text() == "live", 25, "the websocket again")
     resumed = [message["resume"] for message in stage.server.heard if message.get("resume")]
     assert resumed[-1]["epoch"] == "e1"
     assert resumed[-1]["seq"] >= last
@@ -241,6 +241,32 @@ def test_table_and_csv_hold_what_the_chart_shows(stage: Stage) -> None:
     assert [float(line[4]) for line in lines[1:]] == [int(line[3]) * 1024.0 for line in lines[1:]]
     assert {line[5] for line in lines[1:]} == {""}
     assert len(lines) > 80
+
+
+@in_browser
+def test_many_agents_are_drawn_as_the_highest_few_and_the_rest_is_named(stage: Stage) -> None:
+    stage.server.agents = 40
+    stage.server.kpis = lambda seq: {"evictions_per_s": 1.0}
+    page = stage.open()
+    until(page, lambda: frames_of(page, "evictions") >= 2)
+    assert [trace["name"] for trace in plotted(page, "evictions")] == [f"kv-{n}" for n in range(33, 41)]
+    legend = page.locator("[data-chart=evictions] [data-legend]").inner_text()
+    assert "highest 8 agents; 32 more in table and CSV" in legend
+    page.locator("[data-chart=evictions] [data-table] summary").click()
+    expect(page.locator("[data-chart=evictions] thead th")).to_have_count(41)
+
+
+@in_browser
+def test_polled_part_never_swallows_the_login_page(stage: Stage) -> None:
+    page = stage.open()
+    until(page, lambda: state_of(page) == "live")
+    login = "<html><body><h1>Sign in</h1></body></html>"
+    page.route("**/status/**", lambda route: route.fulfill(status=302, headers={"Location": "/login/"}))
+    page.route("**/login/", lambda route: route.fulfill(body=login, content_type="text/html"))
+    loaded_at = page.evaluate("performance.timeOrigin")
+    stage.server.agent_state = "stale"  # a change that has the part fetched at once
+    until(page, lambda: page.evaluate("performance.timeOrigin") != loaded_at, message="the page being reloaded")
+    assert page.get_by_role("heading", name="Sign in").count() == 0
 
 
 @in_browser

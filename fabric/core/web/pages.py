@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.cache import patch_vary_headers
 from django.views import View
 from django_tables2 import RequestConfig
 
@@ -289,7 +290,7 @@ class ActPage(Page):
 
     def _ask(self, form: Form, status: int = 200) -> HttpResponse:
         label, danger = self.button()
-        return self.render(
+        response = self.render(
             status=status,
             layout="layouts/fragment.html" if fragment_of(self.request) == "dialog" else "layouts/page.html",
             form=form,
@@ -299,3 +300,5 @@ class ActPage(Page):
             danger=danger,
             back_url=self.back_url(),
         )
+        patch_vary_headers(response, ["X-Fragment"])  # the inside of a dialog is not the page
+        return response

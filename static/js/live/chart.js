@@ -2,7 +2,7 @@
 
 import { byteTicks, withUnit } from "../lib/format.js";
 import { clock, local } from "../lib/time.js";
-import { columnsOf, linesOf, rgb, segmentsOf } from "./lines.js";
+import { MAX_AGENT_LINES, chosenAgents, columnsOf, linesOf, rgb, segmentsOf } from "./lines.js";
 
 /**
  * @typedef {import("./ring.js").Ring} Ring
@@ -17,6 +17,7 @@ const LEAST_WINDOW_S = 60;
 const TABLE_ROWS = 60;
 const MARKS_SHOWN = 12;
 const LABEL_PX = 165;
+const CHOOSE_EVERY_MS = 30_000;
 const CONFIG = {
   displaylogo: false,
   showSendToCloud: false,
@@ -42,6 +43,10 @@ export class Chart {
     this.drawnAt = -Infinity;
     this.frames = 0;
     this.legendKey = "";
+    /** @type {[string, string][]} */
+    this.chosen = [];
+    this.chosenAt = -Infinity;
+    this.left = 0;
     this.dirty = false;
     /** @type {Ring | null} */
     this.ring = null;
@@ -66,7 +71,7 @@ export class Chart {
     if (!ring) return;
     this.dirty = false;
     this.drawnAt = now;
-    const lines = linesOf(this.spec, ring);
+    const lines = linesOf(this.spec, ring, this.agents(ring, now));
     const known = lines.some((line) => line.y.some((value) => value !== null));
     this.plot.toggleAttribute("data-empty", !known);
     if (!known) this.plot.setAttribute("data-empty", ring.latest ? this.spec.empty : "Waiting for the first frame…");
@@ -77,6 +82,17 @@ export class Chart {
       this.frames += 1;
       this.element.dataset.frames = String(this.frames);
     }
+  }
+
+  /** Whose lines are drawn. Looked at anew only now and then, so that lines do not change places each second. @param {Ring} ring @param {number} now */
+  agents(ring, now) {
+    const known = ring.agents();
+    if (known.size <= MAX_AGENT_LINES || now - this.chosenAt > CHOOSE_EVERY_MS || this.chosen.some(([id]) => !known.has(id))) {
+      this.chosen = chosenAgents(this.spec, ring);
+      this.chosenAt = now;
+    }
+    this.left = this.spec.series.some((series) => series.per_agent) ? known.size - this.chosen.length : 0;
+    return this.chosen;
   }
 
   /** Draw again although nothing came: the theme changed. */
@@ -191,10 +207,16 @@ export class Chart {
 
   /** The legend carries the newest values: it is what a reader without the picture needs. @param {import("./lines.js").Line[]} lines */
   fillLegend(lines) {
-    const key = lines.map((line) => `${line.id}${line.name}`).join("\n");
+    const key = [this.left, ...lines.map((line) => `${line.id}${line.name}`)].join("\n");
     if (key !== this.legendKey) {
       this.legendKey = key;
       this.legend.replaceChildren(...lines.map((line) => legendItem(line)));
+      if (this.left) {
+        const more = document.createElement("li");
+        more.className = "muted";
+        more.textContent = `highest ${this.chosen.length} agents; ${this.left} more in table and CSV`;
+        this.legend.append(more);
+      }
     }
     this.legend.querySelectorAll("output").forEach((output, index) => {
       const line = lines[index];

@@ -10,6 +10,7 @@
 
 const GAP_AFTER_S = 3; // two missing frames: the line is broken, not drawn across
 const AGENT_COLORS = 8;
+export const MAX_AGENT_LINES = 8;
 
 /** @param {Frame} frame @param {SeriesSpec} series @param {string | null} agentId */
 function valueOf(frame, series, agentId) {
@@ -35,9 +36,22 @@ function pointsOf(frames, read) {
   return { x, y };
 }
 
-/** The lines of a chart: one for a series of the topic, one for each agent of a series by agent. @param {ChartSpec} spec @param {Ring} ring @returns {Line[]} */
-export function linesOf(spec, ring) {
-  const agents = [...ring.agents()];
+/**
+ * The agents whose lines are drawn where there are too many to tell apart: those with the highest newest values, by name.
+ * @param {ChartSpec} spec @param {Ring} ring @returns {[string, string][]}
+ */
+export function chosenAgents(spec, ring) {
+  const all = [...ring.agents()];
+  const series = spec.series.filter((one) => one.per_agent);
+  if (all.length <= MAX_AGENT_LINES || !series.length || !ring.latest) return all;
+  const frame = ring.latest;
+  const weight = new Map(all.map(([id]) => [id, Math.max(...series.map((one) => valueOf(frame, one, id) ?? -1))]));
+  const kept = new Set([...weight].sort((a, b) => b[1] - a[1]).slice(0, MAX_AGENT_LINES).map(([id]) => id));
+  return all.filter(([id]) => kept.has(id));
+}
+
+/** The lines of a chart: one for a series of the topic, one for each of `agents` of a series by agent. @param {ChartSpec} spec @param {Ring} ring @param {[string, string][]} agents @returns {Line[]} */
+export function linesOf(spec, ring, agents = [...ring.agents()]) {
   return spec.series.flatMap((series) => {
     const make = (/** @type {string | null} */ agentId, /** @type {string} */ name, /** @type {string} */ color) => ({
       id: `${series.kpi} ${agentId ?? ""}`,
