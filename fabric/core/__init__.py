@@ -1,1 +1,1 @@
-"""Shared kernel without domain meaning: abstract models, actor, errors, bases of API and pages. Imports no other app."""
+"""Shared kernel without domain meaning: abstract models, actor, errors, bases of API and pages. Imports no app."""
