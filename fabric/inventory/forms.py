@@ -24,7 +24,11 @@ def _text(label: str, help_text: str = "") -> forms.CharField:
 
 
 class NounForm(VersionedForm):
-    """Base: gives what was typed as the facts that services take (`pod` becomes `pod_id`)."""
+    """Base: gives what was typed as the facts that services take (`pod` becomes `pod_id`). Long texts stand last."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.order_fields(sorted(self.fields, key=lambda name: name in ("notes", "description")))
 
     def facts(self) -> dict[str, Any]:
         """Return the cleaned fields by the services' parameter names."""

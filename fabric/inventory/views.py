@@ -10,7 +10,7 @@ from django.urls import reverse
 from fabric.audit.selectors import audit_entries_for_object
 from fabric.core.errors import NotFound
 from fabric.core.web.forms import ReasonForm
-from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, FormPage, ListPage, Page
+from fabric.core.web.pages import HISTORY_ROWS, ActPage, Crumb, Empty, FormPage, ListPage, Page, in_sentence
 from fabric.inventory.forms import NounForm
 from fabric.inventory.nouns import SITE, Noun
 
@@ -62,7 +62,9 @@ class NounList(NounPage, ListPage):
     def empty(self) -> Empty:
         """Say what it is and how it gets here."""
         add = reverse(f"inventory:{self.kind.key}-create")
-        return Empty(f"No {self.kind.many} yet", self.kind.teach, self.kind.icon, f"Declare a {self.kind.one}", add)
+        return Empty(
+            f"No {in_sentence(self.kind.many)} yet", self.kind.teach, self.kind.icon, f"Declare a {self.kind.one}", add
+        )
 
     def page_actions(self) -> Sequence[dict[str, str]]:
         """Offer to declare one."""

@@ -158,7 +158,7 @@ class ListPage(Page):
         table = self.paged(table_class(rows if filterset is None else filterset.qs))
         if request.GET.get("export") == "csv":
             return csv_response(table, noun)
-        table.noun = noun.lower() if noun[1:].islower() else noun
+        table.noun = in_sentence(noun)
         extra = {
             "table": table,
             "filterset": filterset,
@@ -169,6 +169,11 @@ class ListPage(Page):
             "page_actions": self.page_actions(),
         }
         return self.render(**{**extra, **self.context()})
+
+
+def in_sentence(noun: str) -> str:
+    """Return a noun as it stands inside a sentence: `Hosts` becomes `hosts`, `SSDs` stays."""
+    return noun.lower() if noun[1:].islower() else noun
 
 
 def _number(request: HttpRequest, name: str, default: int) -> int:
