@@ -21,6 +21,14 @@ from tests.ui.world import World, make_world
 ClientOf = Callable[[Role], Client]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _beside_a_foreign_loop() -> Iterator[None]:
+    """Another package's browser may have left an event loop in this thread, which Django would take for ours."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _fresh_rate_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Counters of attempts are the process's: no test sees another's, and all attempts fall into one window."""
@@ -83,21 +91,17 @@ def theatre() -> Iterator[Theatre]:
 @pytest.fixture(scope="module")
 def captured(django_db_setup: None, django_db_blocker: Any) -> dict[str, Captured]:
     """Pages of a filled fabric as an admin gets them, by path; `dialog:<path>` as the inside of a dialog."""
-    with pytest.MonkeyPatch.context() as patch, django_db_blocker.unblock():
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # a browser of other tests may have a loop in this thread
-        with transaction.atomic():
-            world = make_world()
-            client = Client()
-            client.force_login(person(Role.ADMIN))
-            switch = world.switch.get_absolute_url()
-            paths = ["/", "/pools/", "/agents/", "/audit/", "/agents/join/", "/account/", switch, f"{switch}delete/"]
-            paths += [world.policy.get_absolute_url(), f"{world.policy.get_absolute_url()}edit/"]
-            paths += [world.revision.get_absolute_url(), world.rollout.get_absolute_url()]
-            pages = {path: _captured(client.get(path)) for path in paths}
-            pages[f"dialog:{switch}delete/"] = _captured(
-                client.get(f"{switch}delete/", headers={"X-Fragment": "dialog"})
-            )
-            transaction.set_rollback(True)
+    with django_db_blocker.unblock(), transaction.atomic():
+        world = make_world()
+        client = Client()
+        client.force_login(person(Role.ADMIN))
+        switch = world.switch.get_absolute_url()
+        paths = ["/", "/pools/", "/agents/", "/audit/", "/agents/join/", "/account/", switch, f"{switch}delete/"]
+        paths += [world.policy.get_absolute_url(), f"{world.policy.get_absolute_url()}edit/"]
+        paths += [world.revision.get_absolute_url(), world.rollout.get_absolute_url()]
+        pages = {path: _captured(client.get(path)) for path in paths}
+        pages[f"dialog:{switch}delete/"] = _captured(client.get(f"{switch}delete/", headers={"X-Fragment": "dialog"}))
+        transaction.set_rollback(True)
     return pages
 
 
