@@ -63,9 +63,9 @@ def chromium_path() -> str | None:
     return os.environ.get("CHROMIUM") or shutil.which("chromium")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium of Debian's."""
+    """A headless Chromium of Debian's. Not for the session: Playwright's loop would run under every later test."""
     path = chromium_path()
     if not path:
         if os.environ.get("FABRIC_REQUIRE_BROWSER") == "1":
