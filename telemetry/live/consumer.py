@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import Error as DatabaseError
 
@@ -26,8 +27,8 @@ from telemetry.live.ring import LiveFrame, Position
 logger = logging.getLogger(__name__)
 
 SEND_TIMEOUT_S = 10.0
-SLOW_SEND_S = 0.25
-"""A viewer on whom sending waits longer than this is slow: it is given the newest frame, not all."""
+SLOW_SEND_S = 1.0
+"""A viewer on whom one message waits longer than a frame's interval is slow: it is given the newest frame, not all."""
 PATIENCE_S = 1.5
 """How long a first viewer waits for the process to subscribe, before it is told that the stream is interrupted."""
 MAX_TOPICS = 20
@@ -57,6 +58,25 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     channel_layer_alias = None  # type: ignore[assignment]  # no layer at all: frames come from the broadcaster
 
+    _sender: "asyncio.Task[None] | None" = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one connection; whatever ends it, nothing of it stays behind."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._let_go()
+
+    async def dispatch(self, message: Any) -> None:
+        """Handle one event. Channels' own looks after database connections each time; no connection is held here."""
+        match message["type"]:
+            case "websocket.connect":
+                await self.websocket_connect(message)
+            case "websocket.receive":
+                await self.websocket_receive(message)
+            case "websocket.disconnect":
+                raise StopConsumer
+
     async def connect(self) -> None:
         """Accept; close at once with 4401 where nobody is signed in (a refused handshake would hide the code)."""
         await self.accept()
@@ -77,11 +97,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._broadcaster.join(self)
         self._sender = asyncio.create_task(self._send_all())
 
-    async def disconnect(self, code: int) -> None:
-        """Let everything go."""
-        if getattr(self, "_sender", None) is not None:
-            self._sender.cancel()
-            await asyncio.gather(self._sender, return_exceptions=True)
+    async def _let_go(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
             await self._broadcaster.leave(self)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:

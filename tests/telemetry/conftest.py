@@ -4,7 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from asgiref.sync import SyncToAsync
+from django.db import connections
 from django.test import override_settings
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_left_behind() -> Iterator[None]:
+    """Close what async tests opened in asgiref's thread: PostgreSQL cannot drop a database that somebody uses."""
+    yield
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result(10)
 
 
 @pytest.fixture(scope="session")

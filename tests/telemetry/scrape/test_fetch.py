@@ -134,6 +134,7 @@ async def test_fetch_any_other_status_is_named(server: ExpositionServer, status:
         (zlib.compress(b"a"), "deflate", "content_encoding"),
         (b"a", "br", "content_encoding"),
     ],
+    ids=["not gzip", "cut off", "deflate", "brotli"],
 )
 async def test_fetch_broken_encodings_are_refused(
     server: ExpositionServer, body: bytes, encoding: str, reason: str

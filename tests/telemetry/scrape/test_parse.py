@@ -72,7 +72,7 @@ def pages(draw: st.DrawFn) -> str:
 
 
 @given(pages())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_parse_generated_text_equals_prometheus_client(text: str) -> None:
     parser = ExpositionParser(everything_in(text), 1000)
     first = {}
