@@ -88,7 +88,7 @@ def url_problems(url: str, *, with_token: bool) -> Iterator[Problem]:
         return
     if parts.username is not None or parts.fragment:
         yield Problem("url", "user names, passwords and fragments do not belong here", "give a bearer token instead")
-    if host.lower().rstrip(".") in _METADATA_HOSTS or _is_forbidden_literal(host):
+    if host.lower().rstrip(".") in _METADATA_HOSTS or is_forbidden_literal(host):
         yield Problem("url", f"{host} is never scraped (link-local, multicast or metadata address)", right)
     if with_token and parts.scheme == "http" and not is_loopback_host(host):
         yield Problem("url", "the bearer token would travel in clear", "use https, or a loopback address")
@@ -111,7 +111,8 @@ def label_problems(labels: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(f"labels.{name[:64]}", text, "rename or shorten it")
 
 
-def _is_forbidden_literal(host: str) -> bool:
+def is_forbidden_literal(host: str) -> bool:
+    """Tell whether a URL's host is a numeric address that must never be scraped; names are judged when resolved."""
     try:
         return is_forbidden_address(host)
     except ValueError:

@@ -6,11 +6,12 @@ import zlib
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from telemetry.domain import is_forbidden_address
+from telemetry.domain import is_forbidden_address, is_forbidden_literal
 from telemetry.targets import Target
 
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
@@ -62,6 +63,8 @@ class Fetcher:
             raise RuntimeError("use the fetcher as an async context manager")
         if target.problem:
             raise FetchError(target.problem)
+        if is_forbidden_literal(urlsplit(target.url).hostname or ""):  # aiohttp asks no resolver about these
+            raise FetchError("forbidden_address")
         headers = {"Authorization": f"Bearer {target.bearer}"} if target.bearer else {}
         try:
             async with self._session.get(target.url, headers=headers, allow_redirects=False) as response:

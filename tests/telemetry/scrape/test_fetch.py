@@ -181,6 +181,14 @@ async def test_fetch_tls_that_cannot_be_verified_is_named(server: ExpositionServ
     assert caught.value.reason in {"tls", "connect"}
 
 
+async def test_fetch_numeric_forbidden_address_is_refused_unasked() -> None:
+    for host in ("169.254.169.254", "[fe80::1]", "224.0.0.1", "0.0.0.0", "[::ffff:169.254.169.254]"):
+        target = replace(ExpositionServer().target(), url=f"http://{host}/metrics")
+        async with Fetcher(LIMITS) as fetcher:
+            with pytest.raises(FetchError, match="forbidden_address"):
+                await fetcher.fetch(target)
+
+
 async def test_fetch_name_of_a_forbidden_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def resolve(self: object, host: str, port: int = 0, family: int = 0) -> list[dict[str, object]]:
         return [{"hostname": host, "host": "169.254.169.254", "port": port, "family": family, "proto": 0, "flags": 0}]

@@ -1,6 +1,8 @@
 """The exposition parser against prometheus_client's own, on real and generated pages; and what garbage does to it."""
 
 import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,23 @@ def test_parse_shared_samples_equals_prometheus_client(shared_dir: Path, attempt
         if attempt == "warm":
             ours(text, parser)
         assert ours(text, parser) == theirs(text), page.name
+
+
+@pytest.mark.shared
+def test_parse_keyed_is_several_times_as_fast_as_prometheus_client(shared_dir: Path) -> None:
+    page = max((shared_dir / "samples" / "metrics").glob("*.txt"), key=lambda path: path.stat().st_size)
+    text = page.read_text()
+    body, parser = text.encode(), ExpositionParser(everything_in(text), 100_000)
+    parser.parse(body, NOW_S)
+    mine = min(_seconds(lambda: parser.parse(body, NOW_S)) for _ in range(5))
+    other = min(_seconds(lambda: list(text_string_to_metric_families(text))) for _ in range(2))
+    assert other / mine > 4, f"{other / mine:.1f} times"
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.process_time()
+    call()
+    return time.process_time() - started
 
 
 label_text = st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\r"), max_size=12)
